@@ -84,6 +84,11 @@ faltung_parallel_for callers_threads(void);
 
 int add_operator_type(PyObject* module);
 
+/* -------------------------------------------------------------------------------------------- gradients.c
+ */
+
+int add_gradients_type(PyObject* module); /* after that of operators */
+
 /* ------------------------------------------------------------------------------------------------- watch.c
  */
 
@@ -91,6 +96,9 @@ int add_operator_type(PyObject* module);
  * there.
  */
 PyObject* use_torch(PyObject* module, PyObject* arguments);
+/* dispatch_keys() -> what this thread has of its own of the dispatcher's keys: (added, left out), zero where
+ * nothing; None where that is not to be read. */
+PyObject* dispatch_keys(PyObject* module, PyObject* unused);
 /* is_unseen(*tensors) -> bool: whether nothing below autograd would look at a call with them. */
 PyObject* unseen(PyObject* module, PyObject* tensors);
 /* fit(x, w, bias, dimensions) -> bool or None: whether they are of one dtype; None where something would look

@@ -87,13 +87,14 @@ static int add_answer(Call* call, PyObject* function) {
   return added;
 }
 
-PyObject* key_of(const Operator* self, PyObject* arguments, Call* call, int asks) {
-  memset(call, 0, sizeof *call); /* the words, too: a key is compared byte for byte */
+PyObject* key_of(const int* slots, int tensors, PyObject* arguments, Call* call, int asks) {
+  call->count = call->on_cuda = call->device_id = 0;
+  call->api = NULL;
+  memset(call->data, 0, sizeof call->data);
   int good = 1;
   for (Py_ssize_t i = 0, count = PyTuple_Size(arguments); i < count && good; ++i) {
     PyObject* argument = PyTuple_GetItem(arguments, i);
-    good =
-        i < self->tensors ? add_tensor(call, argument, self->slots[i], asks) : add_argument(call, argument);
+    good = i < tensors ? add_tensor(call, argument, slots[i], asks) : add_argument(call, argument);
   }
   good = good && call->api != NULL && add_answer(call, call->on_cuda ? torch.tf32 : torch.threads);
   PyObject* key =

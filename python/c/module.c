@@ -47,6 +47,7 @@ static PyMethodDef functions[] = {{"version", version, METH_NOARGS, NULL},
                                   {"describe", describe, METH_O, NULL},
                                   {"locate", locate, METH_VARARGS, NULL},
                                   {"use_torch", use_torch, METH_VARARGS, NULL},
+                                  {"dispatch_keys", dispatch_keys, METH_NOARGS, NULL},
                                   {"is_unseen", unseen, METH_VARARGS, NULL},
                                   {"fit", fit, METH_VARARGS, NULL},
                                   {"fit_channels", fit_channels, METH_VARARGS, NULL},
@@ -60,7 +61,7 @@ PyMODINIT_FUNC PyInit__c(void) {
   PyObject* module = PyModule_Create(&definition);
   if (module == NULL) return NULL;
   if (add_exceptions(module) < 0 || add_engine_type(module) < 0 || add_plan_types(module) < 0 ||
-      add_operator_type(module) < 0) {
+      add_operator_type(module) < 0 || add_gradients_type(module) < 0) {
     Py_DECREF(module);
     return NULL;
   }

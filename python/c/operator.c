@@ -5,7 +5,7 @@
  * same, too: what was made of constants is then used in their place. */
 #include "c/operator.h"
 
-static PyTypeObject* operator_type;
+PyTypeObject* operator_type;
 
 static void* address(const DLExchangeApi* api, PyObject* tensor) {
   DLTensor told;
@@ -13,7 +13,7 @@ static void* address(const DLExchangeApi* api, PyObject* tensor) {
   return (char*)told.data + told.byte_offset;
 }
 
-static PyObject* repeat(const Operator* self, PyObject* entry, Call* call) {
+PyObject* repeat(const Operator* self, PyObject* entry, Call* call) {
   Plan* plan = (Plan*)PyTuple_GetItem(entry, PLAN);
   PyObject *weights = PyTuple_GetItem(entry, WEIGHTS), *allocate = PyTuple_GetItem(entry, ALLOCATE),
            *keywords = PyTuple_GetItem(entry, KEYWORDS);
@@ -45,17 +45,25 @@ static PyObject* repeat(const Operator* self, PyObject* entry, Call* call) {
   return result;
 }
 
-/* other: called with what has no key. */
-static PyObject* run(Operator* self, PyObject* arguments, PyObject* other) {
-  Call call;
-  /* Layers come here directly; everything else was asked before, or comes from the dispatcher, which
-   * resolves. */
-  PyObject* key = key_of(self, arguments, &call, self->has_constants);
-  if (key == NULL) return PyObject_CallObject(other, arguments);
+PyObject* entry_of(const Operator* self, PyObject* arguments, Call* call, int asks, int* has_key) {
+  PyObject* key = key_of(self->slots, self->tensors, arguments, call, asks);
+  if (has_key != NULL) *has_key = key != NULL;
+  if (key == NULL) return NULL;
   PyObject* entry = PyDict_GetItemWithError(self->remembered, key);
   Py_XINCREF(entry);
   Py_DECREF(key);
-  if (entry == NULL) return PyErr_Occurred() != NULL ? NULL : PyObject_CallObject(self->compute, arguments);
+  return entry;
+}
+
+/* other: called with what has no key. */
+static PyObject* run(Operator* self, PyObject* arguments, PyObject* other) {
+  Call call;
+  int has_key;
+  /* Layers come here directly; everything else was asked before, or comes from the dispatcher, which
+   * resolves. */
+  PyObject* entry = entry_of(self, arguments, &call, self->has_constants, &has_key);
+  if (entry == NULL)
+    return PyErr_Occurred() != NULL ? NULL : PyObject_CallObject(has_key ? self->compute : other, arguments);
   PyObject* result = repeat(self, entry, &call);
   Py_DECREF(entry);
   return result;
@@ -79,17 +87,63 @@ static int needs_gradient(const Operator* self, PyObject* arguments) {
   return 0;
 }
 
-/* record(*tensors, (the other arguments)): runs, and remembers what the backward pass needs. */
-static PyObject* record(Operator* self, PyObject* arguments) {
-  PyObject* call = PyTuple_New(self->tensors + 1);
-  for (int i = 0; call != NULL && i < self->tensors; ++i) {
-    PyObject* tensor = PyTuple_GetItem(arguments, i);
-    if (tensor == NULL || PyTuple_SetItem(call, i, Py_NewRef(tensor)) < 0) Py_CLEAR(call);
+PyObject* tuple_before(PyObject* const* given, int count, PyObject* items, Py_ssize_t from) {
+  const Py_ssize_t more = PyTuple_Size(items) - from;
+  PyObject* made = PyTuple_New(count + more);
+  for (Py_ssize_t i = 0; made != NULL && i < count + more; ++i) {
+    PyObject* item = i < count ? given[i] : PyTuple_GetItem(items, from + i - count);
+    if (item == NULL || PyTuple_SetItem(made, i, Py_NewRef(item)) < 0) Py_CLEAR(made);
   }
-  PyObject* rest = call == NULL ? NULL : PyTuple_GetSlice(arguments, self->tensors, PyTuple_Size(arguments));
-  if (rest == NULL || PyTuple_SetItem(call, self->tensors, rest) < 0) Py_CLEAR(call);
-  PyObject* result = call == NULL ? NULL : PyObject_CallObject(self->record, call);
+  return made;
+}
+
+/* The other arguments than tensors, as a tuple; lists as tuples, too, since their owner may change them
+ * before the backward pass. */
+static PyObject* rest_of(const Operator* self, PyObject* arguments) {
+  PyObject* rest = PyTuple_GetSlice(arguments, self->tensors, PyTuple_Size(arguments));
+  for (Py_ssize_t i = 0, count = rest == NULL ? 0 : PyTuple_Size(rest); i < count; ++i) {
+    PyObject* item = PyTuple_GetItem(rest, i);
+    if (!PyList_Check(item)) continue;
+    PyObject* fixed = PyList_AsTuple(item);
+    if (fixed == NULL || PyTuple_SetItem(rest, i, fixed) < 0) {
+      Py_DECREF(rest);
+      return NULL;
+    }
+  }
+  return rest;
+}
+
+/* Calls function with the tensors, and with the other arguments as one. */
+static PyObject* call_recorded(const Operator* self, PyObject* function, PyObject* arguments) {
+  PyObject *tensors[MOST_TENSORS + 1], *rest = rest_of(self, arguments);
+  if (rest == NULL) return NULL;
+  for (int i = 0; i < self->tensors; ++i) tensors[i] = PyTuple_GetItem(arguments, i);
+  tensors[self->tensors] = rest;
+  PyObject* call = tuple_before(tensors, self->tensors + 1, arguments, PyTuple_Size(arguments));
+  Py_DECREF(rest);
+  PyObject* result = call == NULL ? NULL : PyObject_CallObject(function, call);
   Py_XDECREF(call);
+  return result;
+}
+
+/* saving(ctx, *tensors, rest): the forward of an autograd function. */
+static PyObject* operator_saving(Operator* self, PyObject* given) {
+  PyObject* tensors[MOST_TENSORS];
+  for (int i = 0; i < self->tensors; ++i) {
+    if ((tensors[i] = PyTuple_GetItem(given, 1 + i)) == NULL) return NULL;
+  }
+  PyObject *ctx = PyTuple_GetItem(given, 0), *rest = PyTuple_GetItem(given, 1 + self->tensors);
+  if (rest == NULL || !PyTuple_Check(rest) || self->tensors < 2)
+    return PyErr_Format(PyExc_TypeError, "saving(ctx, *tensors, rest), of two tensors at least");
+  PyObject *arguments = tuple_before(tensors, self->tensors, rest, 0),
+           *saved = PyTuple_Pack(2, tensors[0], tensors[1]);
+  /* As ctx.save_for_backward and ctx.set_materialize_grads do it. */
+  const int good = arguments != NULL && saved != NULL && PyObject_SetAttr(ctx, torch.to_save, saved) == 0 &&
+                   PyObject_SetAttr(ctx, torch.rest, rest) == 0 &&
+                   PyObject_SetAttr(ctx, torch.materialize_grads, Py_False) == 0;
+  PyObject* result = good ? run(self, arguments, self->compute) : NULL;
+  Py_XDECREF(saved);
+  Py_XDECREF(arguments);
   return result;
 }
 
@@ -97,26 +151,45 @@ static PyObject* differentiable(Operator* self, PyObject* arguments, int plain) 
   if (!plain) return PyObject_CallObject(self->differentiate, arguments);
   const int needs = needs_gradient(self, arguments);
   if (PyErr_Occurred() != NULL) return NULL;
-  return needs ? record(self, arguments) : run(self, arguments, self->differentiate);
+  return needs ? call_recorded(self, self->record, arguments) : run(self, arguments, self->differentiate);
 }
 
 /* differentiable(*arguments): at autograd's place in the dispatcher. */
 static PyObject* operator_differentiable(Operator* self, PyObject* arguments) {
-  const int plain = is_plain(arguments, self->tensors, torch.inside);
+  const int plain = is_plain(arguments, self->tensors, 0, quiet_keys());
   return plain < 0 ? NULL : differentiable(self, arguments, plain);
 }
 
-/* Operator(...)(*arguments): as through the dispatcher, which is gone through where something in it may look.
- */
-static PyObject* operator_call(Operator* self, PyObject* arguments, PyObject* keywords) {
+/* Past the dispatcher where nothing in it would look, else by dispatch, which knows the schema. keys: what
+ * quiet_keys said. */
+static PyObject* enter(Operator* self, PyObject* arguments, PyObject* keywords, PyObject* dispatch,
+                       int keys) {
   if (PyTuple_Size(arguments) != self->count || (keywords != NULL && PyDict_Size(keywords) > 0))
-    return PyObject_Call(self->dispatch, arguments, keywords); /* which knows the schema */
-  const int plain = is_plain(arguments, self->tensors, torch.outside);
+    return PyObject_Call(dispatch, arguments, keywords);
+  const int plain = is_plain(arguments, self->tensors, 1, keys);
   if (plain < 0) return NULL;
-  if (!plain) return PyObject_CallObject(self->dispatch, arguments);
-  const int autocast = !is_nothing(torch.is_autocast_enabled);
+  if (!plain) return PyObject_CallObject(dispatch, arguments);
+  const int autocast = !keys && !is_nothing(torch.is_autocast_enabled);
   if (PyErr_Occurred() != NULL) return NULL;
-  return autocast ? PyObject_CallObject(self->autocast, arguments) : differentiable(self, arguments, 1);
+  return autocast ? call_recorded(self, self->autocast, arguments) : differentiable(self, arguments, 1);
+}
+
+/* Operator(...)(*arguments): torch.ops.faltung.<name> */
+static PyObject* operator_call(Operator* self, PyObject* arguments, PyObject* keywords) {
+  return enter(self, arguments, keywords, self->dispatch, quiet_keys());
+}
+
+/* enter_overload(*arguments): torch.ops.faltung.<name>.default, which modes call with keys left out that they
+ * have seen to. */
+static PyObject* operator_enter_overload(Operator* self, PyObject* arguments, PyObject* keywords) {
+  return quiet_keys() ? enter(self, arguments, keywords, self->overload, 1)
+                      : PyObject_Call(self->overload, arguments, keywords);
+}
+
+int keep_entry(PyObject* remembered, PyObject* key, PyObject* entry) {
+  /* A program with ever new shapes must not fill the memory. */
+  if (PyDict_Size(remembered) >= MOST_REMEMBERED) PyDict_Clear(remembered);
+  return PyDict_SetItem(remembered, key, entry);
 }
 
 /* remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias, rests) -> key,
@@ -132,14 +205,12 @@ static PyObject* operator_remember(Operator* self, PyObject* given) {
     return NULL;
   }
   Call call;
-  PyObject* key = key_of(self, arguments, &call, 1);
+  PyObject* key = key_of(self->slots, self->tensors, arguments, &call, 1);
   if (key == NULL) {
     Py_DECREF(entry);
     return Py_NewRef(Py_None);
   }
-  /* A program with ever new shapes must not fill the memory. */
-  if (PyDict_Size(self->remembered) >= MOST_REMEMBERED) PyDict_Clear(self->remembered);
-  const int failed = PyDict_SetItem(self->remembered, key, entry) < 0;
+  const int failed = keep_entry(self->remembered, key, entry) < 0;
   Py_DECREF(entry);
   if (failed) Py_CLEAR(key);
   return key;
@@ -156,11 +227,10 @@ static PyObject* operator_forget(Operator* self, PyObject* key) {
 
 static PyObject* operator_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   (void)keywords;
-  PyObject *slots, *compute, *differentiate = Py_None, *dispatch = Py_None, *record = Py_None,
-                             *autocast = Py_None;
+  PyObject *slots, *compute, *differentiate = Py_None, *dispatch = Py_None, *autocast = Py_None;
   int result, count;
-  if (!PyArg_ParseTuple(arguments, "O!iiO|OOOO", &PyTuple_Type, &slots, &result, &count, &compute,
-                        &differentiate, &dispatch, &record, &autocast)) {
+  if (!PyArg_ParseTuple(arguments, "O!iiO|OOO", &PyTuple_Type, &slots, &result, &count, &compute,
+                        &differentiate, &dispatch, &autocast)) {
     return NULL;
   }
   const allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -171,7 +241,8 @@ static PyObject* operator_new(PyTypeObject* type, PyObject* arguments, PyObject*
   self->compute = Py_NewRef(compute);
   self->differentiate = Py_NewRef(differentiate);
   self->dispatch = Py_NewRef(dispatch);
-  self->record = Py_NewRef(record);
+  self->record = Py_NewRef(Py_None);
+  self->overload = Py_NewRef(Py_None);
   self->autocast = Py_NewRef(autocast);
   self->remembered = PyDict_New();
   self->tensors = (int)PyTuple_Size(slots);
@@ -193,6 +264,7 @@ static int operator_traverse(Operator* self, visitproc visit, void* arg) {
   Py_VISIT(self->differentiate);
   Py_VISIT(self->dispatch);
   Py_VISIT(self->record);
+  Py_VISIT(self->overload);
   Py_VISIT(self->autocast);
   Py_VISIT(self->remembered);
   return 0;
@@ -203,6 +275,7 @@ static int operator_clear(Operator* self) {
   Py_CLEAR(self->differentiate);
   Py_CLEAR(self->dispatch);
   Py_CLEAR(self->record);
+  Py_CLEAR(self->overload);
   Py_CLEAR(self->autocast);
   Py_CLEAR(self->remembered);
   return 0;
@@ -220,6 +293,11 @@ static PyMethodDef methods[] = {
     {"run", (PyCFunction)operator_run, METH_VARARGS, "run(*arguments): below autograd."},
     {"differentiable", (PyCFunction)operator_differentiable, METH_VARARGS,
      "differentiable(*arguments): at autograd's place."},
+    {"enter_overload", (PyCFunction)(void (*)(void))operator_enter_overload, METH_VARARGS | METH_KEYWORDS,
+     "enter_overload(*arguments): as torch.ops.faltung.<name>.default."},
+    {"saving", (PyCFunction)operator_saving, METH_VARARGS,
+     "saving(ctx, *tensors, rest): runs, and has ctx save the first two tensors and rest for a backward "
+     "pass."},
     {"remember", (PyCFunction)operator_remember, METH_VARARGS,
      "remember(arguments, plan, weights, allocate, result, workspace, keywords, made_w, made_bias, rests) -> "
      "key, or None: "
@@ -229,6 +307,29 @@ static PyMethodDef methods[] = {
     {"forget", (PyCFunction)operator_forget, METH_O, "forget(key): of a call that was remembered."},
     {NULL, NULL, 0, NULL}};
 
+static int set(PyObject** to, PyObject* value) {
+  PyObject* before = *to;
+  *to = Py_NewRef(value == NULL ? Py_None : value);
+  Py_XDECREF(before);
+  return 0;
+}
+
+static int operator_set_record(Operator* self, PyObject* value, void* unused) {
+  (void)unused;
+  return set(&self->record, value);
+}
+
+static int operator_set_overload(Operator* self, PyObject* value, void* unused) {
+  (void)unused;
+  return set(&self->overload, value);
+}
+
+static PyGetSetDef attributes[] = {
+    {"record", NULL, (setter)operator_set_record, "record(*tensors, rest): where a gradient is needed.",
+     NULL},
+    {"overload", NULL, (setter)operator_set_overload, "What enter_overload stands before.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
 static PyType_Slot type_slots[] = {
     {Py_tp_new, operator_new},
     {Py_tp_dealloc, operator_dealloc},
@@ -236,8 +337,9 @@ static PyType_Slot type_slots[] = {
     {Py_tp_clear, operator_clear},
     {Py_tp_call, operator_call},
     {Py_tp_methods, methods},
+    {Py_tp_getset, attributes},
     {Py_tp_doc,
-     "Operator(slots, result, count, compute, differentiate, dispatch, record, autocast): "
+     "Operator(slots, result, count, compute, differentiate, dispatch, autocast): "
      "slots and result: which of x, w, y, bias, "
      "residual the first arguments and the result are, -1: a constant."},
     {0, NULL}};

@@ -127,7 +127,7 @@ def test_what_is_faster_is_measured(monkeypatch):
     x, w = torch.empty(1, 8, 20, 21), torch.empty(8, 8, 3, 3)
     question = Family(2, False), x, w, True, [[1, 1], [1, 1, 1, 1], [1, 1], 1], True, "relu", True
     ahead, later = plans_made(monkeypatch)
-    _choice.plan_ahead_fused([question])
+    _choice.plan_ahead([question], [])
     answer = _choice.is_faster_fused(*question)
     assert answer in (True, False) and list(_choice._known.values()) == [answer]
     assert (len(ahead), later) == (1, [])
@@ -221,7 +221,7 @@ def test_a_gpu_is_asked_for_what_networks_ask_it_for(dtype, word, monkeypatch):
     monkeypatch.setattr(_choice, "_plan_ahead", lambda wanted: [_run.plan_for(*make(*given, like)) for like, make, given in wanted])
     with FakeTensorMode():
         x, w = (torch.empty(shape, dtype=dtype, device="cuda").to(memory_format=torch.channels_last) for shape in ((2, 8, 9, 9), (16, 8, 3, 3)))
-        _choice.plan_ahead_fused([(Family(2, False), x, w, has_bias, [[1, 1], [1, 1, 1, 1], [1, 1], 1], True, "relu", True) for has_bias in (True, False)])
+        _choice.plan_ahead([(Family(2, False), x, w, has_bias, [[1, 1], [1, 1, 1, 1], [1, 1], 1], True, "relu", True) for has_bias in (True, False)], [])
         _run.plan_for(*_linear.wanted(torch.Size((2, 8)), torch.Size((4, 8)), True, False, "gelu", x))
         _run.plan_for("fwd", Family(2, False), x.shape, w.shape, _run.geometry_of(Family(2, False), (3, 3)), x, True, True)
     assert [text[7:] for text in texts] == [["nhwc", word, "residual", "relu"], ["nhwc", "residual", "relu"], ["nhwc", word, "gelu"], ["nhwc", "bias"]]

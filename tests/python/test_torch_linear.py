@@ -197,7 +197,7 @@ def test_what_is_faster_is_measured():
     x, w = torch.empty(3, 7, 16), torch.empty(24, 16)
     for has_bias, is_scaled, adds, activation in ((True, False, False, "gelu"), (False, True, True, ""), (True, True, False, "")):
         question = x, w, has_bias, is_scaled, adds, activation
-        _choice.plan_ahead_linear([question])
+        _choice.plan_ahead([], [question])
         assert _choice.is_faster_linear(*question) in (True, False)
     assert len(_choice._known) == 3 and {key[0] for key in _choice._known} == {"linear"}
 
@@ -214,3 +214,22 @@ def test_what_nothing_follows_is_measured_where_rows_are_few(monkeypatch):
             torch.testing.assert_close(y, model(x).detach(), rtol=1e-5, atol=1e-5)
             assert any("faltung" in str(node.target) for node in nodes) == (is_measured and rows <= _linears.MOST_ROWS_ALONE)
     assert asked == [4, _linears.MOST_ROWS_ALONE]
+
+
+@torch.no_grad()
+def test_plans_are_made_all_at_once(monkeypatch):
+    """Those of convolutions and of linear layers: what they need is compiled side by side."""
+    from faltung.torch import _backend, _choice
+    waves = []
+    monkeypatch.setattr(_choice, "_plan_ahead", lambda wanted: waves.append([make.__qualname__.split(".")[0] for _, make, _ in wanted]))
+    monkeypatch.setattr(_choice, "is_faster_fused", lambda *question: True)
+    monkeypatch.setattr(_choice, "is_faster_linear", lambda *question: True)
+    layers = torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 16), torch.nn.GELU()
+    replaced = []
+
+    def backend(graph, inputs):
+        replaced.append(_backend.replace(graph, False, is_measured=True))
+        return graph
+    torch._dynamo.reset()
+    torch.compile(torch.nn.Sequential(*layers).eval(), backend=backend)(torch.randn(2, 3, 8, 8))
+    assert waves == [["plan_ahead", "wanted"]] and replaced == [(2, 2)]

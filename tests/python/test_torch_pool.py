@@ -74,7 +74,7 @@ def test_what_is_not_known_stays():
 def test_where_it_is_slower_the_pool_is_left(without, monkeypatch):
     """And the convolution, where that is slower without one, too."""
     model, x = stem(nn.MaxPool2d(2))
-    monkeypatch.setattr(_choice, "plan_ahead_fused", lambda questions: list(questions))
+    monkeypatch.setattr(_choice, "plan_ahead", lambda convolutions, linears: list(linears))
     monkeypatch.setattr(_choice, "is_faster_fused", lambda *question: without and "pool" not in question[6])
     y, seen = compiled(model, x, is_measured=True)
     with torch.no_grad():

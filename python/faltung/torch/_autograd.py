@@ -20,11 +20,28 @@ _X, _W, _Y, _BIAS, _RESIDUAL = range(5)  # as the library numbers tensors
 _CONSTANT = -1
 
 _INSIDE = (torch._C._len_torch_dispatch_stack, torch._C._functorch.maybe_current_level)
-# Each question costs about a microsecond where the caches are cold, as they are between a model's layers.
-_OUTSIDE = (*_INSIDE, torch._C._len_torch_function_stack, torch._C._is_tracing, torch._C._autograd._profiler_enabled,
-            functools.partial(torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch))
-_c.use_torch(torch.Tensor, torch.nn.Parameter, _INSIDE, _OUTSIDE, torch._C._is_any_autocast_enabled, torch.is_grad_enabled,
-             torch.get_num_threads, _run.allows_tf32, forward_ad)
+_OUTSIDE = (torch._C._is_tracing, functools.partial(torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch))
+_BEFORE = (torch._C._len_torch_function_stack, torch._C._autograd._profiler_enabled)
+
+
+def _reads_keys():
+    """Whether C reads which keys this thread's dispatcher adds and leaves out, of which there is no quick question: each function costs
+    about a microsecond where the caches are cold, as they are between a model's layers."""
+    key = torch._C.DispatchKey.PreDispatch
+    seen = [_c.dispatch_keys()]
+    with torch._C._IncludeDispatchKeyGuard(key):
+        seen.append(_c.dispatch_keys())
+    with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key)):
+        seen.append(_c.dispatch_keys())
+    seen.append(_c.dispatch_keys())
+    return None not in seen and [(added != 0, left_out != 0) for added, left_out in seen] == [(False, False), (True, False), (False, True),
+                                                                                              (False, False)]
+
+
+READS_KEYS = _reads_keys()
+ASKED = (torch.Tensor, torch.nn.Parameter, _INSIDE, _OUTSIDE, _BEFORE, torch._C._is_any_autocast_enabled, torch.is_grad_enabled,
+         torch.get_num_threads, _run.allows_tf32, forward_ad)
+_c.use_torch(*ASKED, READS_KEYS)
 
 
 class Operator:
@@ -35,23 +52,25 @@ class Operator:
         self.name, self.tensors = name, len(slots)
         geometry = 0 if family is None else 5 if family.transposed else 4
         self.fast = _c.Operator(slots, result, len(slots) + geometry + others, lambda *arguments: compute(self.fast, family, *arguments), self.differentiate,
-                                self.dispatch, lambda *arguments: self.record(*arguments), self.autocast)
+                                self.dispatch, self.autocast)
         self.converted, self.casting = (), None
 
     def set_gradient(self, function, quick, casting=None):
         """All are called with the tensors and, as one, the other arguments, where a gradient is needed; quick and casting where
         nothing would look at the call. casting: also with the dtype of autocast, which the first tensor has."""
         self.gradient, self.record, self.casting = function, quick, casting
+        self.fast.record = quick
 
     def dispatch(self, *arguments, **keywords):
         return OpOverloadPacket.__call__(getattr(torch.ops.faltung, self.name), *arguments, **keywords)
 
     def autocast(self, *arguments):
-        """Where autocast is on, for some device, and nothing would look at the call."""
-        x, dtype = arguments[0], _run.autocast_dtype(arguments[0])
-        if dtype is None or self.casting is None or not all(t is None or t.dtype in _run.DTYPES for t in arguments[:self.tensors]):
-            return self.fast.differentiable(*self.convert(arguments, _run.device_type(x)))
-        return self.casting(x if x.dtype is dtype else x.to(dtype), *arguments[1:self.tensors], arguments[self.tensors:], dtype)
+        """Where autocast is on, for some device, and nothing would look at the call: with the tensors and, as one, the other arguments."""
+        (x, *others), rest = arguments[:-1], arguments[-1]
+        dtype = _run.autocast_dtype(x)
+        if dtype is None or self.casting is None or not all(t is None or t.dtype in _run.DTYPES for t in arguments[:-1]):
+            return self.fast.differentiable(*self.convert((x, *others, *rest), _run.device_type(x)))
+        return self.casting(x if x.dtype is dtype else x.to(dtype), *others, rest, dtype)
 
     def convert(self, arguments, device_type):
         """As autocast converts them; converted: which of them it does."""
@@ -99,10 +118,10 @@ def _weight_grad(operator, family, dy, x, size, *geometry):
     return _run.weight_grad(operator, family, (dy, x, size, *geometry), dy, x, size, geometry)
 
 
-def _differentiate(operator, backward):
+def _differentiate(operator, backward, both=None):
     """Gives a convolution (of x, w and b) its gradient, or a gradient (of two tensors) its own. backward: of ctx, the first two tensors,
     the gradient that comes in and whether the call went past the dispatcher, makes what autograd takes: the tensors' gradients,
-    and None for the other arguments."""
+    and None for the other arguments. both: what does so in C, with a forward there too, where the call goes past the dispatcher."""
     def function_of(compute, is_quick):
         class Function(torch.autograd.Function):
             @staticmethod
@@ -119,14 +138,18 @@ def _differentiate(operator, backward):
                     return (None,) * (operator.tensors + 1)
                 return backward(ctx, *ctx.saved_tensors, gradient, is_quick)
         return Function
-    quick = quick_apply(function_of(operator.fast.run, True))
+    quick = function_of(operator.fast.run, True)
+    quick_backward = quick.backward
+    if both is not None:
+        quick.forward, both.differentiated, quick_backward = operator.fast.saving, quick.backward, both
+    quick = quick_apply(quick, quick_backward)
     operator.set_gradient(function_of(operator.below, False).apply, quick, _casting(operator, backward) if operator.tensors == 3 else None)
 
 
-def quick_apply(function):
+def quick_apply(function, backward=None):
     """The function's apply without what Function's own asks for, transforms and tensors out of them, which were asked for in C; and its
-    backward without the look-up, in every call, of which of two names it has."""
-    function._backward_cls.apply = function.backward
+    backward, or the one given, without the look-up, in every call, of which of two names it has."""
+    function._backward_cls.apply = backward or function.backward
     return super(torch.autograd.Function, function).apply
 
 
@@ -174,11 +197,11 @@ def _casting(operator, backward):
     return convert_and_run
 
 
-def convolution(family, compute, backward):
-    """The operator of a convolution. compute: None for faltung's. backward: as _differentiate has it."""
+def convolution(family, compute, backward, both=None):
+    """The operator of a convolution. compute: None for faltung's. backward, both: as _differentiate has them."""
     conv = Operator(family.name, family, (_X, _W, _BIAS), _Y, compute or _forward, 0)
-    conv.converted = (0, 1, 2)
-    _differentiate(conv, backward)
+    conv.converted, conv.both = (0, 1, 2), both
+    _differentiate(conv, backward, both)
     return conv
 
 
@@ -189,14 +212,16 @@ def _operators(family):
     fused = Operator(f"{family.name}_fused", family, (_X, _W, _BIAS, _RESIDUAL), _Y, _fused, 1)
     layer = Operator(f"{family.name}_layer", family, (_X, *[_CONSTANT] * 6, _RESIDUAL), _Y, _constant.compute, 2)
     not_channels = (0, *range(2, family.dimensions + 2))
-    below, seen = (input_grad.fast.run, weight_grad.fast.run), (input_grad.fast, weight_grad.fast)
+    both = _c.Gradients(input_grad.fast, weight_grad.fast, not_channels)
 
     def of_forward(ctx, x, w, dy, is_quick):
         needs, rest = ctx.needs_input_grad, ctx.rest
+        gradients = both(dy, x, w, needs, rest) if is_quick else None
+        if gradients is not None:
+            return gradients
         if not is_quick and _run.wants_channels_last(x, w):  # as PyTorch's has it: or a compiler has all that follows in the other order
             dy = dy.contiguous(memory_format=_run.FORMATS[dy.dim()])
-        of_x, of_w = below if is_quick and not torch.is_grad_enabled() and _c.is_unseen(dy, x, w) else seen
-        return (of_x(dy, w, x.shape, *rest) if needs[0] else None, of_w(dy, x, w.shape, *rest) if needs[1] else None,
+        return (input_grad.fast(dy, w, x.shape, *rest) if needs[0] else None, weight_grad.fast(dy, x, w.shape, *rest) if needs[1] else None,
                 dy.sum(not_channels) if needs[2] else None, None)
 
     def of_input_grad(ctx, dy, w, ddx, is_quick):
@@ -211,7 +236,7 @@ def _operators(family):
         y = conv.fast(x, w, b, *rest[:-1])
         return activation_of(rest[-1])(y if residual is None else y + residual)
 
-    conv = convolution(family, None, of_forward)
+    conv = convolution(family, None, of_forward, both)
     _differentiate(input_grad, of_input_grad)
     _differentiate(weight_grad, of_weight_grad)
     fused.set_gradient(composed, composed)

@@ -136,7 +136,8 @@ def replace(graph, with_gradients, is_measured=False):
     replaced = fused = 0 if with_gradients else _islands.replace(graph, _value, _is_given, is_measured)
     convolutions = _convolutions(graph)
     if is_measured and not with_gradients:
-        _choice.plan_ahead_fused(_question(_followed(node), geometry) for node, geometry in convolutions.items())
+        _choice.plan_ahead([_question(_followed(node), geometry) for node, geometry in convolutions.items()],
+                           map(_linears.question, _linears.chains(graph, _value, _is_given, is_measured)))
     for node, geometry in convolutions.items():
         family = _CONVOLUTIONS[node.target]
         chain = _Chain(node) if with_gradients else _followed(node)

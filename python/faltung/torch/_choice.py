@@ -121,15 +121,16 @@ class Ahead:
             self.made.result()
 
 
-def plan_ahead_fused(questions):
-    """The plans that is_faster_fused will ask for, of its arguments in any number, made at once."""
+def plan_ahead(convolutions, linears):
+    """The plans that is_faster_fused and is_faster_linear will ask for, of their arguments in any number, made at once."""
     def wanted(family, x, w, has_bias, geometry, adds, activation, is_followed, like):
         x, w = _run.likeness(x), _run.likeness(w)
         _, whole = _run.shape_forward(family, x, w, None, None, geometry)
         last, bias = _run.wants_channels_last(x, w), _run.made_bias(has_bias, like)
         return "fwd", family, x.shape, w.shape, whole, like, last, bias, adds, activation
-    _plan_ahead((asked[1], wanted, asked) for asked in questions
-                if is_static(asked[1]) and is_static(asked[2]) and asked[1].dtype is asked[2].dtype)
+    ahead = [(asked[1], wanted, asked) for asked in convolutions
+             if is_static(asked[1]) and is_static(asked[2]) and asked[1].dtype is asked[2].dtype]
+    _plan_ahead(ahead + [(x, _linear.wanted, (x.shape, w.shape, has_bias, adds, activation)) for x, w, has_bias, _, adds, activation in linears])
 
 
 def is_faster_fused(family, x, w, has_bias, geometry, adds, activation, is_followed):
@@ -151,11 +152,6 @@ def is_faster_fused(family, x, w, has_bias, geometry, adds, activation, is_follo
             [lambda: layer(real, weight, bias, None, None, None, None, residual, *geometry, 0.0, activation), theirs], real.device, MIN_MS)
     key = (family, *_described(x, w), has_bias, str(geometry), adds, activation, is_followed)
     return _remembered(key, lambda: _is_less(measure, x), x)
-
-
-def plan_ahead_linear(questions):
-    """The plans that is_faster_linear will ask for."""
-    _plan_ahead((x, _linear.wanted, (x.shape, w.shape, has_bias, adds, activation)) for x, w, has_bias, _, adds, activation in questions)
 
 
 def is_faster_linear(x, w, has_bias, is_scaled, adds, activation):

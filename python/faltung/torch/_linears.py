@@ -129,7 +129,6 @@ def replace(graph, value, is_given, is_measured):
     """Puts torch.ops.faltung.linear_layer into a graph, if is_measured where it is faster; returns how often."""
     found = chains(graph, value, is_given, is_measured)
     if is_measured:
-        _choice.plan_ahead_linear(map(question, found))
         found = [chain for chain in found if _choice.is_faster_linear(*question(chain))]
     for chain in found:
         _put(graph.graph, chain)

@@ -7,7 +7,7 @@ from .. import _c
 from .._geometry import FAMILIES
 from . import _attention, _average, _excite, _group, _linear, _run
 from ._activations import pooled
-from ._autograd import OPERATORS, Packet
+from ._autograd import OPERATORS, READS_KEYS, Packet
 
 _ops = torch.ops.faltung
 _library = Library("faltung", "DEF")
@@ -83,6 +83,8 @@ def _register(name, schema, fake, flops):
     _library.impl(name, operator.fast.differentiable, "Autograd")
     packet = getattr(_ops, name)
     packet.__class__, packet.fast = Packet, operator.fast
+    if READS_KEYS:
+        operator.fast.overload, packet.default._op = packet.default._op, operator.fast.enter_overload
     register_fake(f"faltung::{name}", fake, lib=_library)
     register_vmap(f"faltung::{name}", _no_vmap(name), lib=_library)
     register_flop_formula(packet)(flops)

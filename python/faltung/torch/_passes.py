@@ -10,6 +10,7 @@ from . import _autograd, _run
 from ._time import in_backward, time_in_turn
 
 FORWARD, INPUT_GRAD, WEIGHT_GRAD = PASSES = range(3)
+_GRADIENTS = frozenset((INPUT_GRAD, WEIGHT_GRAD))
 WORDS = ("fwd", "bwd_d", "bwd_w")  # of problems
 # By name: layers are pickled.
 _SEEN = {family.name: [_autograd.OPERATORS[family.name + suffix].fast for suffix in ("", "_input_grad", "_weight_grad")]
@@ -21,7 +22,7 @@ class Passes:
     """family, geometry: of the operators. ours: which of PASSES are faltung's."""
 
     def __init__(self, family, geometry, ours=frozenset(PASSES)):
-        self.family, self.geometry, self.ours = family, geometry, frozenset(ours)
+        self.family, self.geometry, self.ours = family, tuple(geometry), frozenset(ours)
         stride, padding, dilation, groups, *more = geometry
         before, after = (padding[::2], padding[1::2]) if len(padding) == 2 * family.dimensions else (padding, padding)
         self.is_symmetric = tuple(before) == tuple(after)  # else PyTorch's own operator has no such convolution
@@ -36,10 +37,15 @@ class Passes:
     def gradients(self, who, x, w, dy, needs_x=True, needs_w=True, is_unseen=False):
         """Of x and w, None where it is not needed."""
         dx, dw, ours = None, None, (_BELOW if is_unseen else _SEEN)[self.family.name]
-        if needs_x and INPUT_GRAD in who:
-            dx = ours[INPUT_GRAD](dy, w, x.shape, *self.geometry)
-        if needs_w and WEIGHT_GRAD in who:
-            dw = ours[WEIGHT_GRAD](dy, x, w.shape, *self.geometry)
+        if is_unseen and who >= _GRADIENTS:
+            both = _autograd.OPERATORS[self.family.name].both(dy, x, w, (needs_x, needs_w, False), self.geometry)
+            dx, dw = both[:2]
+        else:
+            if needs_x and INPUT_GRAD in who:
+                dx = ours[INPUT_GRAD](dy, w, x.shape, *self.geometry)
+            if needs_w and WEIGHT_GRAD in who:
+                dw = ours[WEIGHT_GRAD](dy, x, w.shape, *self.geometry)
+        if dw is not None:
             if is_unseen and dw.stride() != w.stride() and dw.is_contiguous() and w.is_contiguous():
                 dw = dw.as_strided(w.shape, w.stride())  # the same memory, or it is copied to become the parameter's gradient
         mask = [needs_x and dx is None, needs_w and dw is None, False]
