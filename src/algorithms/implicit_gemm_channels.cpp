@@ -117,14 +117,19 @@ void ChannelLanes::choose_items(int threads) {
   sum_stride_ = grid_.panels() * panel_width_;
   weights_stay_ = taps() * t_.in_channels * sum_stride_ * 4 <= most_panel_bytes();
   tiles_are_runs_ = !staged_ && taps() == 1 && t_.groups == 1 && t_.step_w == 1 && reductions_.parts() == 1;
-  // A tile is stored to one stretch of memory, of no more lines than the panels that fetch them bring, one a
-  // step: of a pair the other often comes with it.
-  constexpr i64 kLinesAStep = 2;
+  // A tile is stored to one stretch of memory, whose lines the panels that do not fetch pixels bring, one a
+  // step, or three in two steps: one of a pair brings the other. Where too few are left, all do.
+  const auto bring_stores = [&](i64 reading) {
+    const i64 lines = ceil_div(4 * tile_.rows * t_.out_channels, kFetchedLine);
+    return 3 * (panels_ - reading) * taps() * t_.in_channels >= 2 * lines;
+  };
+  reading_panels_ = tiles_are_runs_
+                        ? std::max<i64>(1, panels_ * t_.in_channels / (t_.in_channels + t_.out_channels))
+                        : panels_ / 2;
+  if (tiles_are_runs_ && !bring_stores(reading_panels_) && bring_stores(0)) reading_panels_ = 0;
   fetches_stores_ = in_registers_ && few_steps_ && weights_stay_ && !pairs_ && panels_ > 1 &&
                     grid_.panels() == panels_ && t_.groups == 1 &&
-                    t_.out.stride_w * t_.out_step_w == t_.out_channels &&
-                    kLinesAStep * (panels_ - reading_panels()) * taps() * t_.in_channels * kFetchedLine >=
-                        4 * tile_.rows * t_.out_channels;
+                    t_.out.stride_w * t_.out_step_w == t_.out_channels && bring_stores(reading_panels_);
   stage_floats_ = staged_ ? stage_floats(grid_.images(), grid_.rows(), grid_.columns()) : 0;
   sum_floats_ = sums_wait ? pixels * sum_stride_ : 0;
   max_tiles_ = grid_.images() * grid_.rows() * ceil_div(grid_.columns(), tile_.rows);
