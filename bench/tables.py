@@ -61,6 +61,7 @@ def cpu_sections():
         yield section("batch1", "batch 1", "resnet50", "--batch 1", "onednn-blocked")
         yield section("batch8", "batch 8", "efficientnet_b2", "--batch 8", "onednn-blocked")
         yield section("relu", "batch 4, bias + ReLU", "lux_relu", "--batch 4 --epilogue bias,relu", "onednn-blocked")
+        yield section("fast", "batch 4, bias + ReLU, --math fast", "lux_relu", "--batch 4 --epilogue bias,relu --math fast")
         yield section("bwd_d", "backward_data, batch 4", "resnet50", "--batch 4 --dir bwd_d")
         yield section("bwd_w", "backward_weights, batch 4", "resnet50", "--batch 4 --dir bwd_w")
         yield section("depthwise_bwd_d", "depthwise, backward_data, batch 4", "efficientnet_b2_depthwise depthwise",
@@ -71,6 +72,10 @@ def cpu_sections():
         yield section("groups", "groups and depthwise, batch 4", "resnext50_32x4d efficientnet_b2_depthwise depthwise", "--batch 4")
         yield section("more", "EfficientNet-B0, a pool behind, a padded input, batch 8", "efficientnet_b0 cs149_pool misa_top", "--batch 8")
         yield section("diffusion", "diffusion's U-Net and decoder, batch 1", "sdxl_unet sdxl_vae", "--batch 1")
+        # The oneDNN within PyTorch: python3 in PATH has to be one that has it.
+        for batch, suite in ((4, "resnet50"), (8, "efficientnet_b2")):
+            yield Section(f"torch_batch{batch}_{layout}", f"batch {batch}, beside PyTorch's oneDNN, f32 {upper}", suite,
+                          f"--batch {batch} --layout {layout}", "torch-packed")
     yield Section("bf16", "batch 4, bf16 NHWC", "resnet50", "--batch 4 --layout nhwc --dtype bf16", "onednn")
     yield Section("gfx1010", "as it is", "gfx1010", "", "onednn")
 

@@ -28,9 +28,9 @@ class TorchNetwork(NetworkPeer):
         except ImportError as error:
             raise ValueError(f"{error}; beside PyTorch it needs the package onnx to read the file") from error
         self.device, self.dtype = torch.device(request.device), DTYPES[request.dtype]
-        if self.mode == "cudnn_relu" or (self.mode == "graph" and self.device.type != "cuda"):
+        if self.mode in ("cudnn_relu", "packed") or (self.mode == "graph" and self.device.type != "cuda"):
             raise ValueError("graphs are of CUDA devices; take --vs torch" if self.mode == "graph" else
-                             "cudnn_convolution_relu is for single convolutions; take --vs torch or torch-compiled")
+                             f"{self.mode} is for single convolutions; take --vs torch or torch-compiled")
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device.index or 0)
         torch.set_num_threads(request.threads)

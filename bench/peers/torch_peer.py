@@ -2,7 +2,8 @@
 """PyTorch as a peer, on a CUDA device (cuDNN, autotuned) or on the CPU; docs/bench.md has the protocol.
 
 FALTUNG_TORCH, or else the name it is called by (faltung-peer-torch-compiled), chooses what runs: eager (the default),
-cudnn_relu (torch.cudnn_convolution_relu, for bias:relu alone) or compiled (torch.compile, max-autotune-no-cudagraphs).
+cudnn_relu (torch.cudnn_convolution_relu, for bias:relu alone), compiled (torch.compile, max-autotune-no-cudagraphs) or, on the CPU,
+packed (the oneDNN within PyTorch, filters in its own layout, and of nchw the images as well, brought there beforehand).
 On CUDA a run is one of many in a replayed graph. Whole networks, for which there is graph, too, are torch_network.py's.
 """
 import itertools
@@ -139,6 +140,8 @@ class Peer:
             if p["epilogue"] != ["bias", "relu"] or unequal or not self.cuda or p["transposed"]:
                 raise Declined("cudnn_convolution_relu is bias and ReLU, on CUDA, with equal padding")
             self.run = lambda x, _: torch.cudnn_convolution_relu(x, w, bias, p["stride"], pad, p["dilation"], p["g"])
+        elif MODE == "packed":
+            self.pack(w, bias, pad, unequal)
         elif p["direction"] != "fwd":
             ys = [self.tensor(data, "y", p["n"], p["k"], *out) for _ in range(sets)]
             gradient_of_x = p["direction"] == "bwd_d"
@@ -163,6 +166,24 @@ class Peer:
             if self.cuda:
                 self.capture()
         return f"{MODE}_{'cudnn' if self.cuda else 'cpu'}"
+
+    def pack(self, w, bias, pad, unequal):
+        p, steps = self.p, [e for e in self.p["epilogue"] if e != "bias"]
+        if self.cuda or len(p["image"]) != 2 or p["transposed"] or unequal or steps not in ([], ["relu"]):
+            raise Declined("packed is forward on the CPU, in two dimensions with equal padding, bias and ReLU")
+        terms = (p["stride"], p["dilation"], p["g"])
+        packed = torch.ops.mkldnn._reorder_convolution_weight(w.contiguous(), pad, *terms, list(self.xs[0].shape))
+        if p["layout"] == "nhwc":
+            last = steps[0] if steps else "none"
+            self.run = lambda x, _: torch.ops.mkldnn._convolution_pointwise(x, packed, bias, pad, *terms, last, [], "")
+            return
+        self.xs = [x.to_mkldnn() for x in self.xs]
+
+        def run(x, _):
+            y = torch.ops.aten.mkldnn_convolution(x, packed, bias, pad, *terms)
+            return torch.relu_(y) if steps else y
+
+        self.run = run
 
     def tensor(self, data, name, *shape):
         """In the problem's layout in memory, seen as channels before pixels."""
@@ -218,6 +239,7 @@ class Peer:
 
     def result(self, path):
         y = self.step()
+        y = y.to_dense() if y.is_mkldnn else y
         y = y.movedim(1, -1) if self.p["layout"] == "nhwc" else y
         with open(path, "wb") as file:
             file.write(bytes(y.contiguous().cpu().flatten().view(torch.uint8).numpy()))
@@ -225,8 +247,8 @@ class Peer:
 
 
 def main():
-    if MODE not in ("eager", "cudnn_relu", "compiled", "graph"):
-        sys.exit(f"FALTUNG_TORCH: '{MODE}' is none of eager, cudnn_relu, compiled, graph")
+    if MODE not in ("eager", "cudnn_relu", "compiled", "graph", "packed"):
+        sys.exit(f"FALTUNG_TORCH: '{MODE}' is none of eager, cudnn_relu, compiled, graph, packed")
     cudnn = torch.backends.cudnn.version()
     print(f"peer 1 PyTorch {torch.__version__}{f' cuDNN {cudnn}' if cudnn else ''} {MODE}", flush=True)
     peer = Peer()

@@ -47,32 +47,31 @@ struct Row {
 // What an epilogue has beyond a bias and relu, for a tile's sums in memory:
 // held[kPixels][vectors][kFloatLanes] with the bias added. Out of line, once for all filters.
 template <DType kType, bool kPart>
-HWY_NOINLINE void finish_held(const Row<kType>& row, float* held, int vectors, i64 valid, i64 offset,
+HWY_NOINLINE void finish_held(const Row<kType>& row, const float* held, int vectors, i64 valid, i64 offset,
                               i64 channel, std::size_t lanes) {
-  const D d;
   const Epilogue& e = *row.epilogue;
   const bool after = e.residual_order == ResidualOrder::after_activation;
-  const auto each = [&](const auto& value_of) HWY_ATTR {
-    float* at = held;
-    for (i64 j = 0; j < valid; ++j) {
-      for (int v = 0; v < vectors; ++v, at += kFloatLanes)
-        value_of(at, offset + j * row.out_pixel + v * kFloatLanes);
-    }
-  };
-  const auto add_residual = [&](V value, i64 to) HWY_ATTR {
-    return hn::Add(value, load_lanes<kType, kPart>(row.residual + to, lanes));
-  };
-  if (row.residual != nullptr && !after)
-    each([&](float* at, i64 to) HWY_ATTR { hn::Store(add_residual(hn::Load(d, at), to), d, at); });
   const ActivationCall activation = activation_of(e);
   V a[kWide] = {};
   for (int v = 0; v < vectors; ++v)
     a[v] = a_of_channels(activation, row.slopes, channel + v * kFloatLanes,
                          kPart ? static_cast<i64>(lanes) : kFloatLanes);
-  activate_values(activation, a, vectors, held, valid * vectors * kFloatLanes);
-  if (row.residual != nullptr && after)
-    each([&](float* at, i64 to) HWY_ATTR { hn::Store(add_residual(hn::Load(d, at), to), d, at); });
-  each([&](float* at, i64 to) HWY_ATTR { store_lanes<kType, kPart>(hn::Load(d, at), row.out + to, lanes); });
+  with_activation(activation, [&](const auto& activated) HWY_ATTR {
+    for (i64 j = 0; j < valid; ++j, offset += row.out_pixel) {
+      for (int v = 0; v < vectors; ++v, held += kFloatLanes) {
+        const i64 to = offset + v * kFloatLanes;
+        V value = hn::Load(D(), held);
+        if (row.residual == nullptr) {
+          value = activated(value, a[v]);
+        } else {
+          const V residual = load_lanes<kType, kPart>(row.residual + to, lanes);
+          value =
+              after ? hn::Add(activated(value, a[v]), residual) : activated(hn::Add(value, residual), a[v]);
+        }
+        store_lanes<kType, kPart>(value, row.out + to, lanes);
+      }
+    }
+  });
 }
 
 template <DType kType, int kVectors, bool kPart>

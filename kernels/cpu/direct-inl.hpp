@@ -87,22 +87,15 @@ HWY_INLINE FloatVec load_columns(const Element<kType>* row, std::int64_t first, 
   return hn::Load(d, values);
 }
 
-// count values in place, whole vectors: one call and one choice for all, so that their evaluations overlap.
-// Vector i has a[i % period].
-HWY_NOINLINE inline void activate_values(const ActivationCall& activation, const FloatVec* a, int period,
-                                         float* values, std::int64_t count) {
-  const FloatTag d;
-  const FloatVec b = hn::Set(d, activation.b);
-  const auto each = [&](const auto& value_of) HWY_ATTR {
-    int of = 0;
-    for (std::int64_t i = 0; i < count; i += kFloatLanes, of = of + 1 < period ? of + 1 : 0)
-      hn::StoreU(value_of(hn::LoadU(d, values + i), a[of]), d, values + i);
-  };
+// body(activated), activated(v, a) being the activation of a vector: one choice for many of them, whose
+// evaluations overlap.
+template <class Body>
+HWY_INLINE void with_activation(const ActivationCall& activation, const Body& body) {
+  const FloatVec b = hn::Set(FloatTag(), activation.b);
   switch (activation.kind) {
-#define FALTUNG_ACTIVATION(op, value)           \
-  case Activation::op:                          \
-    return each([&](FloatVec x, FloatVec own_a) \
-                    HWY_ATTR { return vec_activate<Activation::op>(x, own_a, b); });
+#define FALTUNG_ACTIVATION(op, value) \
+  case Activation::op:                \
+    return body([&](FloatVec x, FloatVec a) HWY_ATTR { return vec_activate<Activation::op>(x, a, b); });
 #include "kernels/common/epilogue_ops.inc"
 #undef FALTUNG_ACTIVATION
   }

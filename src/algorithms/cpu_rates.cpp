@@ -153,7 +153,7 @@ void fit_tiles(const std::vector<ShortAndLong>& least, Rates& rates) {
 double byte_ns(std::int64_t bytes) {
   const std::vector<float> from(static_cast<std::size_t>(bytes / 4), 1.0f);
   volatile float sink = 0;
-  const double ns = fastest_ns(2, [&] {
+  const double ns = fastest_ns(10, [&] {
     float sums[16] = {};
     for (std::size_t i = 0; i + 16 <= from.size(); i += 16) sums[i / 16 % 16] += from[i];
     sink = sums[0];
@@ -168,7 +168,7 @@ double memory_byte_ns_now() {
   const std::vector<float> from(kFloats, 1.0f);
   volatile float sink = 0;
   double best = INFINITY;
-  for (int run = 0; run < 3; ++run) {
+  for (int run = 0; run < 6; ++run) {
     flush_from_caches(from.data(), 4 * kFloats);
     const auto begin = Clock::now();
     float sums[kLine] = {};

@@ -117,12 +117,19 @@ void ChannelLanes::choose_items(int threads) {
   sum_stride_ = grid_.panels() * panel_width_;
   weights_stay_ = taps() * t_.in_channels * sum_stride_ * 4 <= most_panel_bytes();
   tiles_are_runs_ = !staged_ && taps() == 1 && t_.groups == 1 && t_.step_w == 1 && reductions_.parts() == 1;
-  // A tile is stored to one stretch of memory, of no more lines than the panels that fetch them have steps.
+  // A tile is stored to one stretch of memory, whose lines the panels that do not fetch pixels bring, one a
+  // step, or three in two steps: one of a pair brings the other. Where too few are left, all do.
+  const auto bring_stores = [&](i64 reading) {
+    const i64 lines = ceil_div(4 * tile_.rows * t_.out_channels, kFetchedLine);
+    return 3 * (panels_ - reading) * taps() * t_.in_channels >= 2 * lines;
+  };
+  reading_panels_ = tiles_are_runs_
+                        ? std::max<i64>(1, panels_ * t_.in_channels / (t_.in_channels + t_.out_channels))
+                        : panels_ / 2;
+  if (tiles_are_runs_ && !bring_stores(reading_panels_) && bring_stores(0)) reading_panels_ = 0;
   fetches_stores_ = in_registers_ && few_steps_ && weights_stay_ && !pairs_ && panels_ > 1 &&
                     grid_.panels() == panels_ && t_.groups == 1 &&
-                    t_.out.stride_w * t_.out_step_w == t_.out_channels &&
-                    (panels_ - reading_panels()) * taps() * t_.in_channels * kFetchedLine >=
-                        4 * tile_.rows * t_.out_channels;
+                    t_.out.stride_w * t_.out_step_w == t_.out_channels && bring_stores(reading_panels_);
   stage_floats_ = staged_ ? stage_floats(grid_.images(), grid_.rows(), grid_.columns()) : 0;
   sum_floats_ = sums_wait ? pixels * sum_stride_ : 0;
   max_tiles_ = grid_.images() * grid_.rows() * ceil_div(grid_.columns(), tile_.rows);
@@ -156,7 +163,8 @@ std::string ChannelLanes::packing() const {
 }
 
 // A step of a tile: weights may come from beyond the first-level cache, and pixels a multiple of a page apart
-// go to the same few of its lines and push each other out.
+// go to the same few of its lines and push each other out: where there are more of them than places, a line
+// is waited for again that the second-level cache does not hold either.
 double ChannelLanes::step_ns(int rows, int vectors) const {
   constexpr i64 kPage = 4096;
   const auto step = [&](TileReads reads) { return tile_time(reads, rows, vectors).step; };
@@ -164,6 +172,9 @@ double ChannelLanes::step_ns(int rows, int vectors) const {
   double ns = step(conflict ? TileReads::strided_pages : TileReads::strided);
   if (taps() * reductions_.largest() * panel_width_ * 4 > cpu_caches().level1 / 2)
     ns += std::max(0.0, step(TileReads::strided_stream) - step(TileReads::strided));
+  const i64 pixels = grid_.images() * grid_.rows() * grid_.columns();
+  if (conflict && rows > cpu_caches().level1 / kPage && 4 * pixels * t_.in_channels > cpu_caches().level2 / 2)
+    ns += 4 * far_byte_ns() * rows;  // of a line of 16 steps
   return ns;
 }
 

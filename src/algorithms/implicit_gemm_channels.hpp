@@ -73,7 +73,6 @@ class ChannelLanes : public ImplicitGemmPart {
   std::int64_t list_tiles(const WorkItem& item, const Source& source, std::int64_t first_row,
                           Tile* tiles) const;
   Stretch ahead(std::int64_t index, const WorkItem& current, const PartCall& call, std::int64_t calls) const;
-  std::int64_t reading_panels() const;
   // fetched: the lines that the tile is stored to are on their way.
   void run_tile(const Tile& tile, std::int64_t panel, const Step& step, Stretch& ahead, bool fetched) const;
 
@@ -87,6 +86,8 @@ class ChannelLanes : public ImplicitGemmPart {
   bool depths_end_ = false;      // some images have taps beyond the first depth or the last
   bool tiles_are_runs_ = false;  // each reads one stretch of memory
   bool fetches_stores_ = false;  // a tile's products bring the lines that the next one is stored to
+  // Of a tile's panels, those that fetch pixels then: as many as the pixels have of both.
+  std::int64_t reading_panels_ = 0;
   std::int64_t pixel_ = 0, sum_stride_ = 0, stage_floats_ = 0, sum_floats_ = 0, max_tiles_ = 0;
 };
 

@@ -122,13 +122,6 @@ Stretch ChannelLanes::ahead(i64 index, const WorkItem& current, const PartCall& 
                  calls, taps() * reductions_.largest());
 }
 
-// Of a tile's panels, those that fetch pixels where the others fetch the next tile's lines: as many as the
-// pixels have of both.
-i64 ChannelLanes::reading_panels() const {
-  if (!tiles_are_runs_) return panels_ / 2;
-  return std::max<i64>(1, panels_ * t_.in_channels / (t_.in_channels + t_.out_channels));
-}
-
 void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stretch& ahead,
                             bool fetched) const {
   const int vectors = panel_vectors(panel);
@@ -235,7 +228,7 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
       for (i64 i = 0; i < count; ++i) {
         const bool more = i + 1 < count;
         // The panels from here on fetch the lines that the next tile is stored to, those before pixels.
-        const i64 storing = more && fetches_stores_ ? item.panel0 + reading_panels() : item.panel1;
+        const i64 storing = more && fetches_stores_ ? item.panel0 + reading_panels_ : item.panel1;
         if (tiles_are_runs_ && more) {
           next = Stretch(tiles[i + 1].a0, tiles[i + 1].rows * from.pixel * 4, storing - item.panel0, length);
         } else if (tiles_are_runs_) {

@@ -274,6 +274,7 @@ double PixelLanes::item_ns(i64 rows, i64 columns, double panels) const {
     if (in_tiles_ && in_registers_) panel += kCall * cycle_ns();
   });
   panel = panel * static_cast<double>(lines(rows)) + scatter_ns(rows * columns);
+  panel += weights_ns(static_cast<i64>(panels));
   double reading = stage_ns(1, rows, columns);
   if (may_read_in_place(rows, columns)) reading = std::min(reading, in_place_ns(rows, columns, panels));
   return panels * panel + reading;

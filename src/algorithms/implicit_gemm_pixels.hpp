@@ -62,6 +62,7 @@ class PixelLanes : public ImplicitGemmPart {
   double item_ns(std::int64_t rows, std::int64_t columns, double panels) const;
   double panel_tile_ns(TileReads reads, int vectors) const;
   double scatter_ns(std::int64_t pixels) const;
+  double weights_ns(std::int64_t panels) const;
   double flat_item_ns(std::int64_t images, std::int64_t panels) const;
   double stage_ns(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
   double fetch_ns(std::int64_t images, std::int64_t rows, std::int64_t columns) const;
