@@ -54,6 +54,26 @@ inline double expect_run_in_the_middle_of_buffers(Device& device, const Kernel& 
   return ms;
 }
 
+// The driver's own copy, from within a buffer to within another, around which nothing changes; and its time.
+inline void expect_driver_copies(Device& device) {
+  constexpr std::size_t kCount = 64, kFrom = 3, kTo = 5, kCopied = 10;
+  const Buffer x = device.allocate(kCount * 4), y = device.allocate(kCount * 4);
+  std::vector<float> values(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i);
+  device.copy_in(x, values.data(), kCount * 4);
+  device.copy_in(y, values.data(), kCount * 4);
+  const double ms = device.time_ms({}, [&] {
+    EXPECT_TRUE(device.copy_within(static_cast<float*>(y.pointer) + kTo,
+                                   static_cast<float*>(x.pointer) + kFrom, kCopied * 4, {}));
+  });
+  EXPECT_GT(ms, 0);
+  const std::vector<float> result = read_floats(device, y, kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const bool copied = i >= kTo && i < kTo + kCopied;
+    EXPECT_EQ(result[i], static_cast<float>(copied ? i - kTo + kFrom : i)) << i;
+  }
+}
+
 // By this process, whatever the store. What it was compiled for is in the session's store and nowhere else.
 inline void expect_compiled_once(Device& device, const KernelSource& source) {
   const Scratch scratch, other;

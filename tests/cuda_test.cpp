@@ -61,6 +61,8 @@ TEST_F(Cuda, SaysWhatItIs) {
   EXPECT_NE(info.key.find("cuda-"), std::string::npos);
 }
 
+TEST_F(Cuda, TheDriverCopies) { expect_driver_copies(*device_); }
+
 TEST_F(Cuda, RunsAKernelFromItsStoredCodeAndTellsItsResources) {
   const Binary binary = device_->compile(add_source());
   EXPECT_GT(binary.compile_ms, 0);

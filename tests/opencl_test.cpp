@@ -68,6 +68,8 @@ TEST_F(OpenCl, TakesAddressesInTheMiddleOfBuffers) {
   EXPECT_GT(expect_run_in_the_middle_of_buffers(*device_, *add_kernel()), 0);
 }
 
+TEST_F(OpenCl, TheDriverCopies) { expect_driver_copies(*device_); }
+
 TEST_F(OpenCl, RunsAKernelFromItsStoredCode) {
   const Binary binary = device_->compile(add_source());
   EXPECT_GT(binary.compile_ms, 0);

@@ -26,7 +26,7 @@ def constants(case):
     chain = f"const float t = v0 * {length}.0f * v2 + v1 + v3;"
     return {f"OP_{op}": 1, "ROWS": rows, "LENGTH": length, "V": v, "PARTS": parts, "K": k, "SURE": least // parts, "EDGES": int(edges), "CLUSTER": 1,
             "THREADS": max(256, parts), "BLOCKS": 1, "FROM_TYPE": dtype, "TO_TYPE": dtype, "WIDE": 0, "NORMALIZED": "v0", "INPUTS": 3,
-            "OPERANDS(X)": f"X(0, 1, f32, {along}) X(1, 2, f32, alone) X(2, 3, {dtype}, together)" if op == "softmax" else "",
+            "OPERANDS(X)": f"X(0, 1, f32, {along}) X(1, 2, f32, by_row) X(2, 3, {dtype}, together)" if op == "softmax" else "",
             "OUTER_RANK": 1, "ROW_RANK": 1, "CHAIN": chain, "RESULT": "t"}
 
 

@@ -6,7 +6,7 @@
 namespace faltung::tools {
 namespace {
 
-std::size_t bytes_of(network::Type type, const network::Shape& shape) {
+std::size_t bytes_of_array(network::Type type, const network::Shape& shape) {
   return static_cast<std::size_t>(network::elements(shape)) * network::size_of(type);
 }
 
@@ -40,7 +40,7 @@ OpRuns::OpRuns(const NetworkPlanImpl& plan, const std::vector<network::Array>& i
   std::size_t set_bytes = 0;
   for (const network::Array& input : inputs) {
     data.push_back(network::encode(input));
-    set_bytes += bytes_of(data.back().type, data.back().shape);
+    set_bytes += bytes_of_array(data.back().type, data.back().shape);
   }
   const NetworkTensor& y = plan.outputs()[0];
   result_bytes_ = static_cast<std::size_t>(network::elements(y.sizes)) * bytes(y.element);
@@ -49,7 +49,7 @@ OpRuns::OpRuns(const NetworkPlanImpl& plan, const std::vector<network::Array>& i
   for (std::size_t i = sets_beyond_cache(device().info(), set_bytes); i > 0; --i) {
     Set& set = sets_.emplace_back();
     for (const network::Constant& input : data)
-      set.reads.push_back(copy(input.data, bytes_of(input.type, input.shape)));
+      set.reads.push_back(copy(input.data, bytes_of_array(input.type, input.shape)));
     set.writes.push_back(copy(poison.data(), result_bytes_));
   }
   // Its own, even of nothing: none is made while runs are recorded.

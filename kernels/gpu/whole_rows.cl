@@ -5,13 +5,15 @@
 // blocks are several these are all of their threads. EDGES: V does not divide the rows, which begin anywhere; behind the
 // vectors follow the single elements before the first and behind the last of them.
 //
-// The host defines THREADS; BLOCKS, of a unit; PARTS, CLUSTER, K, SURE, how many of these every thread has, and EDGES; FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min,
-// OP_sum_of_squares, OP_sum_of_sizes (reductions), OP_softmax, OP_log_softmax and OP_standardize; and what elements.h
-// asks for. Of the last three NORMALIZED, what the chain calls their result; INPUTS, what it reads beside that, and
-// OPERANDS(X), an X(number, register, type, how) for each, how it lies along the row as in map.cl; OUTER_RANK and
-// ROW_RANK, of their places; CHAIN and RESULT (chain.h).
+// The host defines THREADS; BLOCKS, of a unit; PARTS, CLUSTER, K, SURE, how many of these every thread has, and EDGES;
+// FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares, OP_sum_of_sizes (reductions), OP_softmax,
+// OP_log_softmax and OP_standardize; and what elements.h asks for. Of the last three NORMALIZED, what the chain calls their
+// result; INPUTS, what it reads beside that, and OPERANDS(X), an X(number, register, type, how) for each, how it lies along
+// the row as in map.cl, or by_row: one number of each row; OUTER_RANK and ROW_RANK, of their places; CHAIN and RESULT
+// (chain.h).
 #include "kernels/gpu/elements.h"
 #include "kernels/gpu/chain.h"
+#include "kernels/gpu/digits.h"
 #include "kernels/gpu/cluster_meet.h"
 #include "kernels/gpu/meet.h"
 #include "kernels/gpu/operands.h"
@@ -109,22 +111,22 @@ F_DEVICE float inverse_of(float x) {
 // As in src/network/device_whole_rows.cpp.
 #if INPUTS > 0
 typedef struct {
-  index_t outer_sizes[OUTER_RANK], row_sizes[ROW_RANK];  // in which rows are counted, and a row's elements
+  Divisor outer_sizes[OUTER_RANK], row_sizes[ROW_RANK];  // in which rows are counted, and a row's elements
   index_t begin[INPUTS];
   index_t outer_strides[INPUTS][OUTER_RANK], row_strides[INPUTS][ROW_RANK];
 } RowOperands;
 #define PARAMETER_OF_OPERANDS , RowOperands z
 // To every operand's place: what has this index.
-#define ADD_PLACES(to, index, RANK, sizes, strides)                                      \
-  {                                                                                      \
-    index_t rest = index;                                                                \
-    F_UNROLL                                                                             \
-    for (int d = RANK - 1; d >= 0; --d) {                                                \
-      const index_t next = d == 0 ? 0 : rest / sizes[d], digit = rest - next * sizes[d]; \
-      rest = next;                                                                       \
-      F_UNROLL                                                                           \
-      for (int o = 0; o < INPUTS; ++o) to[o] += digit * strides[o][d];                   \
-    }                                                                                    \
+#define ADD_PLACES(to, index, RANK, sizes, strides)                                                      \
+  {                                                                                                      \
+    index_t rest = index;                                                                                \
+    F_UNROLL                                                                                             \
+    for (int d = RANK - 1; d >= 0; --d) {                                                                \
+      const index_t next = d == 0 ? 0 : quotient(rest, sizes[d]), digit = rest - next * sizes[d].size;   \
+      rest = next;                                                                                       \
+      F_UNROLL                                                                                           \
+      for (int o = 0; o < INPUTS; ++o) to[o] += digit * strides[o][d];                                   \
+    }                                                                                                    \
   }
 #define PLACES(at, position)                                      \
   index_t at[INPUTS];                                             \
@@ -138,9 +140,21 @@ typedef struct {
 
 #define PARAMETER(i, r, type, how) F_INPUT(type##_t, x##i),
 #define OPEN(i, r, type, how) F_OPEN_INPUT(type##_t, x##i);
+// One number of the row is read before the sums, with the row itself.
+#define READ_EARLY(i, r, type, how) EARLY_##how(i, type)
+#define EARLY_together(i, type)
+#define EARLY_alone(i, type)
+#define EARLY_apart(i, type)
+#define EARLY_by_row(i, type) const float early##i = get_##type(x##i, of_row[i]);
 #define READ_OPERAND(i, r, type, how) \
   float all##i[V];                    \
-  how(type, x##i + at[i], z.row_strides[i][ROW_RANK - 1], all##i)
+  READ_##how(i, type)
+#define READ_together(i, type) together(type, x##i + at[i], 1, all##i)
+#define READ_alone(i, type) alone(type, x##i + at[i], 0, all##i)
+#define READ_apart(i, type) apart(type, x##i + at[i], z.row_strides[i][ROW_RANK - 1], all##i)
+#define READ_by_row(i, type) \
+  F_UNROLL                   \
+  for (int j = 0; j < V; ++j) all##i[j] = early##i;
 #define TAKE(i, r, type, how) const float v##r = all##i[j];
 #define TAKE_ONE(i, r, type, how) const float v##r = get_##type(x##i, at[i]);
 #else
@@ -178,6 +192,16 @@ whole_rows(F_INPUT(FROM_T, from), OPERANDS(PARAMETER) F_OUTPUT(TO_T, to), i64 ro
     if (HAS_ONE(k)) x[k][0] = JOINED(get_, FROM_TYPE)(from, begin + ONE(k));
 #endif
   }
+#ifdef NORMALIZES
+  OPERANDS(OPEN)
+#if INPUTS > 0
+  index_t of_row[INPUTS];
+  F_UNROLL
+  for (int o = 0; o < INPUTS; ++o) of_row[o] = z.begin[o];
+  ADD_PLACES(of_row, row, OUTER_RANK, z.outer_sizes, z.outer_strides)
+  OPERANDS(READ_EARLY)
+#endif
+#endif
 
 #if defined(OP_softmax) || defined(OP_log_softmax)
   float most, sum;
@@ -215,13 +239,6 @@ whole_rows(F_INPUT(FROM_T, from), OPERANDS(PARAMETER) F_OUTPUT(TO_T, to), i64 ro
 #endif
 
 #ifdef NORMALIZES
-  OPERANDS(OPEN)
-#if INPUTS > 0
-  index_t of_row[INPUTS];
-  F_UNROLL
-  for (int o = 0; o < INPUTS; ++o) of_row[o] = z.begin[o];
-  ADD_PLACES(of_row, row, OUTER_RANK, z.outer_sizes, z.outer_strides)
-#endif
   F_UNROLL
   for (int k = 0; k < K; ++k) {
     if (there && HAS(k)) {

@@ -13,8 +13,6 @@ namespace {
 using gpu::Constants;
 using i64 = std::int64_t;
 
-std::size_t last_of(const MapCall& call) { return static_cast<std::size_t>(call.rank) - 1; }
-
 // Pixels of a few channels out of planes: what the first convolution of most networks reads. The dimension of
 // the pixels, or -1.
 int few_dimension(const MapCall& call) {

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 
 #include "src/network/device_steps.hpp"
@@ -35,10 +34,6 @@ const char* op_name(RowsOp op) {
       return "OP_standardize";
   }
   return "";
-}
-
-i64 power_from(i64 value) {
-  return static_cast<i64>(std::bit_ceil(static_cast<std::uint64_t>(std::max<i64>(1, value))));
 }
 
 // How a block's threads are divided.

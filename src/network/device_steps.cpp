@@ -188,6 +188,10 @@ i64 together_of(i64 count, i64 most, const DeviceInfo& device) {
   return together;
 }
 
+i64 power_from(i64 value) {
+  return static_cast<i64>(std::bit_ceil(static_cast<std::uint64_t>(std::max<i64>(1, value))));
+}
+
 i64 elements_of(const MapCall& call) {
   i64 count = 1;
   for (std::size_t d = 0; d < static_cast<std::size_t>(call.rank); ++d) count *= call.sizes[d];

@@ -68,6 +68,9 @@ void append_divisor(std::vector<std::int64_t>& values, std::int64_t size);
 // fit on the device at once, rather than block after block.
 std::int64_t together_of(std::int64_t count, std::int64_t most, const DeviceInfo& device);
 std::int64_t elements_of(const MapCall& call);
+inline std::size_t last_of(const MapCall& call) { return static_cast<std::size_t>(call.rank) - 1; }
+// The least power of two that is not below the value; 1 of less.
+std::int64_t power_from(std::int64_t value);
 bool needs_wide_indices(const MapCall& call);
 
 std::vector<faltung::Step> pick_steps(PickCall call, const DeviceSlots& slots, DeviceConstants& constants,

@@ -1,6 +1,5 @@
 // What turns one dimension into another on a GPU (kernels/gpu/turn.cl): which tiles.
 #include <algorithm>
-#include <bit>
 #include <optional>
 
 #include "src/network/device_steps.hpp"
@@ -11,8 +10,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-std::size_t last_of(const MapCall& call) { return static_cast<std::size_t>(call.rank) - 1; }
-
 struct TurnTile {
   i64 rows, columns;
   i64 elements() const { return rows * columns; }
@@ -22,8 +19,6 @@ struct TurnTile {
   }
 };
 constexpr i64 kTurnElements = 2048;
-
-i64 power_from(i64 n) { return static_cast<i64>(std::bit_ceil(static_cast<std::uint64_t>(n))); }
 
 // 32 columns, or a line of them, or longer where there is not so much along one side.
 TurnTile turn_tile(i64 rows, i64 columns, std::size_t bytes, i64 elements) {

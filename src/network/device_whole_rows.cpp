@@ -137,6 +137,7 @@ std::optional<Held> held(const NormalizeCall& call, const RowPlaces& p, const De
 // How the operand lies along the row.
 const char* along_row(const MapOperand& o, const std::vector<i64>& outer, const std::vector<i64>& row,
                       const std::vector<i64>& outer_of_result, const Held& h) {
+  if (std::ranges::all_of(row, [](i64 stride) { return stride == 0; })) return "by_row";
   if (row.back() == 0) return "alone";
   const auto divides = [&](i64 stride) { return stride % h.v == 0; };
   // At edges vectors begin where the result's do.
@@ -184,8 +185,10 @@ std::vector<faltung::Step> normalize_steps(const NormalizeCall& call, const Devi
   const RowPlaces p = places_of(call);
   const Held h = held(call, p, device).value();
   std::string operands;
-  std::vector<i64> numbers_of_places = p.outer, begins, outer_strides, row_strides;
-  numbers_of_places.insert(numbers_of_places.end(), p.row.begin(), p.row.end());
+  std::vector<i64> numbers_of_places, begins, outer_strides, row_strides;
+  for (const std::vector<i64>* sizes : {&p.outer, &p.row}) {
+    for (const i64 size : *sizes) append_divisor(numbers_of_places, size);
+  }
   std::vector<StepArgument> arguments{in(slots.reads[call.input])};
   for (std::size_t i = 0; i < map.inputs.size(); ++i) {
     if (i == call.input) continue;

@@ -77,32 +77,14 @@ Work standardize_then(const Lowering& lowering, const Node& norm, const Shape& s
   return call;
 }
 
-// What is read by a chain alone.
-void Lowering::find_norms() {
-  const std::vector<int> uses = count_uses(graph_);
-  for (std::size_t last = 0; last < graph_.nodes.size(); ++last) {
-    if (groups_[last] != static_cast<int>(last) || absorbed_.contains(last)) continue;
-    const std::vector<const Node*> nodes = chain(last);
-    std::vector<ValueId> reads;
-    for (const Node* node : nodes) std::ranges::copy(node->inputs, std::back_inserter(reads));
-    for (const ValueId id : reads) {
-      const int maker = id == kNone ? -1 : makers_[static_cast<std::size_t>(id)];
-      if (maker < 0 || std::ranges::count(reads, id) != uses[static_cast<std::size_t>(id)]) continue;
-      const Node& norm = graph_.nodes[static_cast<std::size_t>(maker)];
-      if (!is_norm(norm) || !joins_norm(norm, nodes)) continue;
-      norms_[last] = static_cast<std::size_t>(maker);
-      absorbed_.insert(static_cast<std::size_t>(maker));
-      break;
-    }
-  }
-}
-
+// Of rows of f32 that lie in one piece.
 bool Lowering::joins_norm(const Node& norm, const std::vector<const Node*>& nodes) {
+  if (!is_norm(norm)) return false;
   const ValueId x = norm.inputs[0], y = nodes.back()->outputs[0];
   const Layout layout = layout_of(*nodes.back());
   const auto is_f32 = [&](ValueId id) { return graph_.at(id).type == Type::f32; };
-  if (shape(x) != shape(y) || elements(shape(y)) == 0 || !is_f32(x) || !is_f32(norm.outputs[0]) ||
-      !is_f32(y) || graph_.is_constant(x) || (is_image(shape(y)) && layout_of(norm) != layout))
+  if (shape(x) != shape(y) || !is_f32(x) || !is_f32(norm.outputs[0]) || !is_f32(y) || graph_.is_constant(x) ||
+      (is_image(shape(y)) && layout_of(norm) != layout))
     return false;
   const std::optional<Extent> rows = standardized_rows(*this, norm, layout);
   if (!rows || rows->inner > 1 || rows->length < 2) return false;

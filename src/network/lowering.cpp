@@ -303,10 +303,7 @@ void Lowering::lower(std::size_t i) {
   if (lower_average(node)) return;
   if (groups_[i] >= 0) {
     if (groups_[i] != static_cast<int>(i)) return;
-    std::vector<const Node*> nodes = chain(i);
-    if (const auto norm = norms_.find(i); norm != norms_.end())
-      nodes.insert(nodes.begin(), &graph_.nodes[norm->second]);
-    return lower_chain(*this, nodes);
+    return lower_chain(*this, chain(i));
   }
   if (lower_convolution(*this, node) || lower_rows(*this, node) || lower_movement(*this, node) ||
       lower_product(*this, node))
@@ -356,10 +353,9 @@ void Lowering::run() {
   if (settings_.fuse_gates && on_gpu()) find_gates();
   if (settings_.fuse_attention && on_gpu()) find_attention();
   if (settings_.few_rows && on_gpu()) find_layers();
-  if (settings_.fuse_chains && on_gpu()) find_normalized();
   if (settings_.use_strips && !on_gpu()) find_strips();
   if (settings_.scale_filters && !on_gpu()) find_scaled();
-  if (settings_.fuse_chains && !on_gpu()) find_norms();
+  if (settings_.fuse_chains) find_normalized();
   if (on_gpu()) plan_ahead();
   lower_all();
   lowered_ = -1;

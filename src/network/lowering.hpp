@@ -181,8 +181,7 @@ class Lowering {
                                StripsWork& work);
   void lower_strips(std::size_t node, const Strips& strips);
   bool lower_average(const Node& node);
-  void find_norms();  // src/network/lower_norms.cpp
-  bool joins_norm(const Node& norm, const std::vector<const Node*>& chain);
+  bool joins_norm(const Node& norm, const std::vector<const Node*>& chain);  // src/network/lower_norms.cpp
   void find_scaled();
   std::optional<Problem> scaled_problem(const Node& node) const;
   void lower_scaled(std::size_t node, const Scaled& scaled);
@@ -193,6 +192,7 @@ class Lowering {
   void find_layers();  // src/network/layers.cpp
   void lower_layer(std::size_t last, std::size_t layer);
   void find_normalized();  // src/network/normalized.cpp
+  bool joins_rows(std::size_t norm, std::size_t last) const;
   NormalizeCall normalized_chain(std::size_t last, std::size_t norm) const;
   void lower_normalized(std::size_t last, std::size_t norm);
   void find_attention();  // src/network/attention.cpp
@@ -222,8 +222,7 @@ class Lowering {
   std::map<std::size_t, Gate> gates_;  // by the last node of the chain that is gated
   std::map<std::size_t, std::size_t> layers_;      // by the node whose result is written, the layer's
   std::map<std::size_t, Attention> attention_;     // by the node whose result is written
-  std::map<std::size_t, std::size_t> normalized_;  // by the last node of the chain behind it; GPUs
-  std::map<std::size_t, std::size_t> norms_;       // likewise; the CPU
+  std::map<std::size_t, std::size_t> normalized_;  // by the last node of the chain behind it
   std::map<std::size_t, Strips> strips_;           // by the node of the convolution
   std::map<ValueId, Averages> averages_;           // by the value of which they are
   std::map<std::size_t, Scaled> scaled_;           // by the node of the convolution

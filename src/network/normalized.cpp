@@ -1,4 +1,5 @@
-// Which elementwise chains are computed as the rows in front of them are normalized, and their step on a GPU.
+// Which elementwise chains are computed as the rows in front of them are normalized, and their step on a GPU;
+// lower_norms.cpp has the CPU's.
 #include <algorithm>
 
 #include "src/network/device_steps.hpp"
@@ -8,7 +9,7 @@
 namespace faltung::network {
 
 // A chain behind a node that normalizes rows of memory, whose result it alone reads, and which are as large
-// as its own. What standardizes groups is a node of the chain itself.
+// as its own. On a GPU what standardizes groups is a node of the chain itself.
 void Lowering::find_normalized() {
   const std::vector<int> uses = count_uses(graph_);
   std::vector<std::vector<int>> readers(graph_.values.size());  // chains, by value
@@ -37,14 +38,21 @@ void Lowering::find_normalized() {
       return n != &node &&
              (standardizes_groups(*n) || is_taken(static_cast<std::size_t>(n - graph_.nodes.data())));
     });
-    const bool fits = shape(node.outputs[0]) == shape(nodes.back()->outputs[0]) &&
-                      layouts_[i] == layouts_[end] && !(inside && layouts_[end] != Layout::nchw);
-    if (!is_first || !fits || normalized_.contains(end)) continue;
-    const NormalizeCall call = normalized_chain(end, i);
-    if (call.length == 0 || !holds(call, device())) continue;
+    if (!is_first || normalized_.contains(end)) continue;
+    if (!(on_gpu() ? joins_rows(i, end) : joins_norm(node, nodes))) continue;
     normalized_.emplace(end, i);
     if (!inside) absorbed_.insert(i);
   }
+}
+
+bool Lowering::joins_rows(std::size_t norm, std::size_t last) const {
+  const Node &node = graph_.nodes[norm], &end = graph_.nodes[last];
+  const bool inside = groups_[norm] >= 0;
+  if (shape(node.outputs[0]) != shape(end.outputs[0]) || layouts_[norm] != layouts_[last] ||
+      (inside && layouts_[last] != Layout::nchw))
+    return false;
+  const NormalizeCall call = normalized_chain(last, norm);
+  return call.length > 0 && holds(call, device());
 }
 
 // Of length 0 where no step computes both. All that it reads lies whole.
@@ -71,6 +79,11 @@ NormalizeCall Lowering::normalized_chain(std::size_t last, std::size_t norm) con
 }
 
 void Lowering::lower_normalized(std::size_t last, std::size_t norm) {
+  if (!on_gpu()) {
+    std::vector<const Node*> nodes = chain(last);
+    nodes.insert(nodes.begin(), &graph_.nodes[norm]);
+    return lower_chain(*this, nodes);
+  }
   const Node &node = graph_.nodes[norm], &end = graph_.nodes[last];
   const bool inside = groups_[norm] >= 0;
   const ValueId y = end.outputs[0];

@@ -57,7 +57,7 @@ int main() {
   Tensor<float> along(LENGTH), by_row(ROWS);
   for (std::size_t i = 0; i < LENGTH; ++i) along.begin[i] = static_cast<float>(i % 7) - 3;
   for (std::size_t i = 0; i < ROWS; ++i) by_row.begin[i] = static_cast<float>(i % 3) + 1;
-  const RowOperands z{{ROWS}, {LENGTH}, {0, 0, 0}, {{0}, {1}, {LENGTH}}, {{1}, {0}, {1}}};
+  const RowOperands z{{{ROWS, 0, 0}}, {{LENGTH, 0, 0}}, {0, 0, 0}, {{0}, {1}, {LENGTH}}, {{1}, {0}, {1}}};
 #endif
   Tensor<TO_T> y(ROWS * LENGTH + 8);
   for (std::size_t i = 0; i < y.count; ++i) set(y.begin[i], NAN);
