@@ -24,6 +24,9 @@ F_DEVICE float smaller(float a, float b) { return F_ISNAN(b) || b < a ? b : a; }
 #endif
 F_DEVICE float plus(float a, float b) { return a + b; }
 
+#ifndef PARTS
+#error "PARTS is to be defined before this file"
+#endif
 #if defined(__CUDA_ARCH__) || defined(F_LANES)
 #define MEETINGS 2
 #define LANES_MET (PARTS < 32 ? PARTS : 32)

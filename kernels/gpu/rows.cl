@@ -1,12 +1,13 @@
 // Along the middle one of three dimensions (outer, length, inner), in fp32: reductions, softmax, standardizing.
 //
 // A block takes COLS columns, each shared by THREADS / COLS threads, whose parts meet in local memory; both are powers of
-// two. Of reductions of columns whose V is 4 at least a cluster of CLUSTER blocks may share them, too. A column is V neighbours of the inner dimension; where INNER_IS_ONE it is one, and a thread reads V of its rows at
-// once. The host defines THREADS, COLS, CLUSTER, FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares,
-// OP_sum_of_sizes (reductions), OP_softmax, OP_log_softmax and OP_standardize; INNER_IS_ONE as 0 or 1; and what
-// elements.h asks for. For standardizing rows (INNER_IS_ONE) in parts also OP_sum_of_deviations, of squares about the means
-// of the rows that `parts_of_one` neighbours in the outer dimension are the parts of, and OP_inverse, 1 / sqrt(sum +
-// epsilon).
+// two. Of reductions of columns whose V is 4 at least a cluster of CLUSTER blocks may share them, too. A column is V
+// neighbours of the inner dimension; where INNER_IS_ONE it is one, and a thread reads V of its rows at once. The host
+// defines THREADS, COLS, CLUSTER, FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares, OP_sum_of_sizes
+// (reductions), OP_softmax, OP_log_softmax and OP_standardize; INNER_IS_ONE as 0 or 1; and what elements.h asks for. For
+// standardizing rows (INNER_IS_ONE) in parts also OP_sum_of_deviations, of squares about the means of the rows that
+// `parts_of_one` neighbours in the outer dimension are the parts of, and OP_inverse, 1 / sqrt(sum + epsilon).
+#define PARTS (THREADS / COLS)  // which meet.h asks
 #include "kernels/gpu/cluster_meet.h"
 #include "kernels/gpu/elements.h"
 #include "kernels/gpu/meet.h"
@@ -18,7 +19,6 @@
 #define READ JOINED(read_, FROM_TYPE)
 #define WRITE JOINED(write_, TO_TYPE)
 
-#define PARTS (THREADS / COLS)
 #if INNER_IS_ONE
 // Of a column, what all of its V have in all of its threads.
 #define MEET_ALL(number, join, all)                                  \
