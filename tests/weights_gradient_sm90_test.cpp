@@ -49,9 +49,6 @@ const char* const kProblems[] = {
     "bwd_w:n2c256h28w28k512r1s1:g2:f16:nchw",
     "bwd_w:n2c40h16w24k56r3s3:pad1:g8:f16:nchw",
     "bwd_w:n2c64h16w32k64r3s3:pad1:g16:f32:nhwc",
-    "bwd_w:n2c64h33w35k72r3s3:pad1:bf16:nhwc:dbias",
-    "bwd_w:n32c512h7w7k512r3s3:pad1:f16:nchw:dbias",
-    "bwd_w:n32c256h14w14k1024r1s1:f16:nhwc:dbias",
 };
 
 TEST(WeightsGradientSm90, NamesParseBack) {
@@ -134,8 +131,7 @@ TEST(WeightsGradientSm90, StepsUseTheWorkspaceTheyAskFor) {
       const bool at_once = made.steps.front().name == "input and output's gradient to NHWC";
       EXPECT_TRUE(!at_once || (turns_x(tile, problem) && turns_y(tile, problem)));
       const std::size_t steps = 1 + turns_x(tile, problem) + turns_y(tile, problem) - at_once +
-                                (tile.parts() > 1 ? 1 : 0) + (turns_result(tile, problem) ? 1 : 0) +
-                                (config(tile, problem).dbias ? 1 : 0);
+                                (tile.parts() > 1 ? 1 : 0) + (turns_result(tile, problem) ? 1 : 0);
       EXPECT_EQ(made.steps.size(), steps) << to_string(tile);
       bool writes = false;
       for (const Step& step : made.steps) {
@@ -179,7 +175,6 @@ TEST(WeightsGradientSm90, ProducersAreChosenOnceAndClustersWaitForNoMemory) {
   const std::pair<const char*, const char*> all[] = {
       {"bwd_w:n32c1024h14w14k512r1s1:f16:nhwc", "patch_bt64x128_tp1x128x1_st4_cl2_sk2"},
       {"bwd_w:n32c256h14w14k256r3s3:pad1:f16:nhwc", "patch_bt64x32_tp14x2x4_st4_cl2_sk4"},
-      {"bwd_w:n32c256h14w14k256r3s3:pad1:f16:nhwc:dbias", "patch_bt64x32_tp14x2x4_st4_cl2_sk4"},
       {"bwd_w:n8c256h28w28k256r1s1:f16:nchw", "planes_bt64x128_tp1x64x1_st8_mx_sk3"},
       {"bwd_w:n2c64h64w64k64r3s3:pad1:f32:nhwc:math=tf32", "lines_bt64x64_tp4x32x1_st2_ys6_cl2_sk2"},
       {"bwd_w:n2c64h64w64k64r3s3:f32:nchw:math=tf32", "runs_lines_bt64x64_tp4x32x1_st2_ys6_cl2_sk2"}};

@@ -24,7 +24,6 @@
 #include "kernels/sm90/copy_engine.cuh"
 #include "kernels/sm90/elected.cuh"
 #include "kernels/sm90/weights_gradient_products.cuh"
-#include "kernels/sm90/weights_gradient_channel_sums.cuh"
 
 // To this block, or to both of a pair.
 template <bool kBoth>
@@ -54,87 +53,49 @@ __device__ __forceinline__ void load_blocks(unsigned to, int pitch, const Tensor
   }
 }
 
-// One tile, from its first pixel on, to the buffer at `to`. rank: of a pair's block.
-__device__ __forceinline__ void bring(const TensorMap& x_map, const TensorMap& dy_map, const Params& p, const Work& work,
-                                      int rank, const Pixel& first, unsigned to, unsigned full) {
+__device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& dy_map, const Params& p,
+                                        const Work& work, unsigned stages, Barriers& barriers) {
+  Ring<kStages> stage;
   // Of what a pair shares this block brings its half: of the blocks of channels, or of the pixels.
   constexpr bool kSharesX = kConfig.pair == Pair::x, kSharesDy = kConfig.pair == Pair::dy;
   constexpr int kXBlocks = halved_blocks(kConfig.c_blocks, kSharesX);
   constexpr int kDyBlocks = halved_blocks(kConfig.k_blocks, kSharesDy);
-  const int x_half = kSharesX ? rank : 0, dy_half = kSharesDy ? rank : 0;
-  if constexpr (kPlanes) {
-    const unsigned x = to + kConfig.k_blocks * kGradientBytes;
-    const int dy_row = dy_half * kConfig.k_blocks * 32, x_row = x_half * kConfig.c_blocks * 32;
-    for (int i = 0; i < kConfig.width / 64; ++i) {
-      load<kSharesDy>(to + i * kConfig.k_blocks * kPlanesBox + dy_row * 128, &dy_map, full,
-                                     first.w + i * 64, work.k + dy_row, first.n, 0);
-      load<kSharesX>(x + i * kConfig.c_blocks * kPlanesBox + x_row * 128, &x_map, full,
-                                    first.w + i * 64, work.c + x_row, first.n, 0);
-    }
-    return;
-  }
-  const int dy_pixel = kDyBlocks == kConfig.k_blocks ? dy_half * kConfig.width / 2 : 0;
-  const int x_pixel = kXBlocks == kConfig.c_blocks ? x_half * kConfig.width / 2 : 0;
-  const int dy_block = kDyBlocks == kConfig.k_blocks ? 0 : dy_half * kDyBlocks;
-  const int x_block = kXBlocks == kConfig.c_blocks ? 0 : x_half * kXBlocks;
-  load_blocks<kSharesDy, kDyBlocks>(to + dy_block * kGradientBytes + dy_pixel * 128, kGradientBytes, &dy_map, full,
-                                    work.k + dy_block * kOutChannels, kOutChannels, first.w + dy_pixel, first.h,
-                                    first.n);
-  const int x_h = first.h * kConfig.stride_h + work.r * kConfig.dilation_h - p.pad_top;
-  const int x_w = first.w * kConfig.stride_w + work.s * kConfig.dilation_w - p.pad_left + x_pixel;
-  const unsigned x = to + kConfig.k_blocks * kGradientBytes + x_block * kPhases * kPatchStride + x_pixel * kRow;
-  for (int phase = 0; phase < kPhases; ++phase) {
-    load_blocks<kSharesX, kXBlocks>(x + phase * kPatchStride, kPhases * kPatchStride, &x_map, full,
-                                    work.c + x_block * kChannels, kChannels, x_w + phase * kConfig.dilation_w, x_h,
-                                    first.n);
-  }
-}
-
-// Where a dy that is added up may still be read when the consumers are through, whose sums then come in its place.
-constexpr bool kMeets = kConfig.dbias && (kCluster > 1 || has_filters(kConfig));
-constexpr int kEveryWarp = 2;  // a named barrier
-
-// By one thread.
-__device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& dy_map, const Params& p,
-                                        const Work& work, unsigned stages, Barriers& barriers) {
-  Ring<kStages> stage;
-  const int rank = kPaired ? static_cast<int>(cluster_rank()) : 0;
+  const int x_half = kSharesX ? static_cast<int>(cluster_rank()) : 0;
+  const int dy_half = kSharesDy ? static_cast<int>(cluster_rank()) : 0;
   Pixel first = first_pixel(p, work.first);
   for (int tile = work.first; tile < work.end; ++tile, first = next_pixel(p, first)) {
     const unsigned full = smem_address(&barriers.full[stage.place]), to = stages + stage.place * kStageStride;
     barrier_wait(smem_address(&barriers.empty[stage.place]), stage.parity ^ 1);
     barrier_expect(full, kStageBytes);
-    bring(x_map, dy_map, p, work, rank, first, to, full);
-    stage.advance();
-  }
-}
-
-// By a warp, which adds up a tile's dy once the next tiles are on their way to all other buffers; so that what it has not
-// read yet it does not have written over.
-__device__ __forceinline__ void produce_and_add(const TensorMap& x_map, const TensorMap& dy_map, const Params& p,
-                                                const Work& work, unsigned stages, Barriers& barriers) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  Ring<kStages> stage, added;
-  ChannelSums sums;
-  const auto add = [&] {
-    barrier_wait(smem_address(&barriers.full[added.place]), added.parity);
-    sums.add(stages + added.place * kStageStride, lane);
-    added.advance();
-  };
-  Pixel first = first_pixel(p, work.first);
-  for (int tile = work.first; tile < work.end; ++tile, first = next_pixel(p, first)) {
-    __syncwarp();
-    if (elected()) {
-      const unsigned full = smem_address(&barriers.full[stage.place]);
-      barrier_wait(smem_address(&barriers.empty[stage.place]), stage.parity ^ 1);
-      barrier_expect(full, kStageBytes);
-      bring(x_map, dy_map, p, work, 0, first, stages + stage.place * kStageStride, full);
+    if constexpr (kPlanes) {
+      const unsigned x = to + kConfig.k_blocks * kGradientBytes;
+      const int dy_row = dy_half * kConfig.k_blocks * 32, x_row = x_half * kConfig.c_blocks * 32;
+      for (int i = 0; i < kConfig.width / 64; ++i) {
+        load<kSharesDy>(to + i * kConfig.k_blocks * kPlanesBox + dy_row * 128, &dy_map, full,
+                                       first.w + i * 64, work.k + dy_row, first.n, 0);
+        load<kSharesX>(x + i * kConfig.c_blocks * kPlanesBox + x_row * 128, &x_map, full,
+                                      first.w + i * 64, work.c + x_row, first.n, 0);
+      }
+      stage.advance();
+      continue;
+    }
+    const int dy_pixel = kDyBlocks == kConfig.k_blocks ? dy_half * kConfig.width / 2 : 0;
+    const int x_pixel = kXBlocks == kConfig.c_blocks ? x_half * kConfig.width / 2 : 0;
+    const int dy_block = kDyBlocks == kConfig.k_blocks ? 0 : dy_half * kDyBlocks;
+    const int x_block = kXBlocks == kConfig.c_blocks ? 0 : x_half * kXBlocks;
+    load_blocks<kSharesDy, kDyBlocks>(to + dy_block * kGradientBytes + dy_pixel * 128, kGradientBytes, &dy_map, full,
+                                      work.k + dy_block * kOutChannels, kOutChannels, first.w + dy_pixel, first.h,
+                                      first.n);
+    const int x_h = first.h * kConfig.stride_h + work.r * kConfig.dilation_h - p.pad_top;
+    const int x_w = first.w * kConfig.stride_w + work.s * kConfig.dilation_w - p.pad_left + x_pixel;
+    const unsigned x = to + kConfig.k_blocks * kGradientBytes + x_block * kPhases * kPatchStride + x_pixel * kRow;
+    for (int phase = 0; phase < kPhases; ++phase) {
+      load_blocks<kSharesX, kXBlocks>(x + phase * kPatchStride, kPhases * kPatchStride, &x_map, full,
+                                      work.c + x_block * kChannels, kChannels, x_w + phase * kConfig.dilation_w, x_h,
+                                      first.n);
     }
     stage.advance();
-    if (tile - work.first >= kStages - 1) add();
   }
-  while (added.place != stage.place || added.parity != stage.parity) add();
-  sums.store(p, work, lane);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
@@ -159,19 +120,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   wait_for_previous_kernel();
   const int consumer = static_cast<int>(threadIdx.x) / 128;
   if (consumer == kConsumers) {
-    if (kConfig.dbias && work.first_of_inputs) {
-      produce_and_add(x_map, dy_map, p, work, stages, barriers);
-    } else if (elected()) {
-      produce(x_map, dy_map, p, work, stages, barriers);
-    }
-    if constexpr (kMeets) {
-      __syncwarp();
-      named_sync(kEveryWarp, kThreads);
-    }
+    if (elected()) produce(x_map, dy_map, p, work, stages, barriers);
   } else {
     Sums sums;
     consume(sums, work, stages, barriers, consumer);
-    if constexpr (kMeets) named_sync(kEveryWarp, kThreads);
     finish(sums, p, work, stages, consumer);
   }
 }

@@ -42,7 +42,6 @@ struct Work {
   int k_end;
   int share;
   int first, end;  // pixel tiles
-  bool first_of_inputs;  // no block has the same output channels and pixels, and channels or taps before these
 };
 
 // Output channels go on first, of those that share dy input channels: neighbours are a pair.
@@ -67,7 +66,6 @@ __device__ __forceinline__ Work results_of(const Params& p, int result) {
   }
   w.r = take(kRowTiles) * kTapRows;
   w.s = take(kColumnTiles) * kTapColumns;
-  w.first_of_inputs = !kConfig.grouped() && w.c == 0 && w.r == 0 && w.s == 0;
   return w;
 }
 

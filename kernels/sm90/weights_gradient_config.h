@@ -55,7 +55,6 @@ struct Config {
   Pair pair = Pair::neither;
   bool boxes_of_blocks = false;  // patch: one box brings a block's blocks of 64 channels: there are no others
   Result result = Result::whole;
-  bool dbias = false;  // patch: the output's gradient is added up over its pixels
 
   FALTUNG_BOTH constexpr int element_bytes() const { return element == Element::f32 ? 4 : 2; }
   FALTUNG_BOTH constexpr int part_count() const { return parts == Parts::two ? 2 : 1; }
@@ -257,9 +256,8 @@ struct Params {
   int pixel_tiles, tiles_w, tiles_h;  // all of them, and an image's
   int shares;                         // that the pixel tiles are divided into, for each result
   int pad_top, pad_left;
-  const void *x, *dy;   // fetch
-  int plane, images;    // a plane by 4 pixels
-  float* channel_sums;  // [shares][k]
+  const void *x, *dy;  // fetch
+  int plane, images;   // a plane by 4 pixels
 };
 
 }  // namespace faltung::weights_gradient_sm90

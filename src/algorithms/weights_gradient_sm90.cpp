@@ -8,7 +8,6 @@
 
 #include "src/algorithms/registry.hpp"
 #include "src/algorithms/sm90/tiling.hpp"
-#include "src/algorithms/training.hpp"
 #include "src/problem/dtype.hpp"
 
 namespace faltung {
@@ -58,11 +57,6 @@ class WeightsGradientSm90 : public Algorithm {
   }
 
  private:
-  // A tile whose kernel does not add up the output's gradient has a step for it (candidate_of).
-  bool fuses_training(const Problem& p, const Target&) const override {
-    return p.training == Training::dbias && is_plain(p);
-  }
-
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     std::vector<Candidate> all;
     for (const Tile& tile : tiles(p, target.device.units))
@@ -84,8 +78,6 @@ class WeightsGradientSm90 : public Algorithm {
   }
 
   static Candidate candidate_of(const Problem& p, const Tile& tile, const DeviceInfo& device) {
-    if (p.training == Training::dbias && !config(tile, p).dbias)
-      return with_training_step(candidate_of(without_training(p), tile, device), p, {device, 1});
     Candidate c;
     c.config = weights_gradient_sm90::to_string(tile);
     c.cost = cost(tile, p, device.units);

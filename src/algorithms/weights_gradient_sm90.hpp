@@ -87,10 +87,10 @@ std::string unfit(const Tile& tile, const Problem& problem);
 std::vector<Tile> tiles(const Problem& problem, int multiprocessors);
 Cost cost(const Tile& tile, const Problem& problem, int multiprocessors);
 
-// The parts, then x and the output's gradient where they are turned, the inner problem's result, and parts of
-// the sums of the output's gradient: where these begin, and all of it.
+// The parts, then x and the output's gradient where they are turned, and the inner problem's result: where
+// these begin, and all of it.
 struct Workspace {
-  std::size_t x = 0, y = 0, w = 0, sums = 0, bytes = 0;
+  std::size_t x = 0, y = 0, w = 0, bytes = 0;
 };
 // Of pairs of sums, so many are in each part.
 std::int64_t part_pairs_of(const Tile& tile, const Problem& problem);

@@ -66,8 +66,6 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   constexpr double kJoin = 0.00053;                       // ms: a cluster's sum
   constexpr double kJoined = 38.8e6;                      // bytes a ms of it that a block gets
   constexpr double kOverlap = 0.3775;  // what is lost of the shorter of bytes and arithmetic
-  constexpr double kAdd = 6,
-                   kSums = 0.0022;     // cycles a pixel of 64 channels; ms of the step behind: reckoned
   constexpr double kPaired = 0.00028;  // ms: what two blocks lose by waiting for each other
   constexpr double kLines = 1.1;       // products from registers, by so much slower
   // Of those in one part, of planes: longer by so much where rows are of 64 bytes, and with a ring of few
@@ -121,11 +119,9 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
     }
     fill = (patch_stride(c) + rows * line_bytes(c)) / kFillLines;
   }
-  // One warp adds up the output's gradient as it comes.
-  const double adding = c.dbias ? c.k_blocks * pixels(c) * kAdd : 0;
   // All buffers but one are on their way while that one is multiplied.
   const double latency = kLatency + (t.pair == Pair::neither ? 0 : kMeet);
-  tile = std::max({tile, fill, issue, adding, (fill + latency) / (t.stages - 1)});
+  tile = std::max({tile, fill, issue, (fill + latency) / (t.stages - 1)});
   const double a_block =
       static_cast<double>(ceil_div(n.pixels(), i64{t.shares}) * together) * (tile + kTile) + kStart + first -
       (pairs_up(c) ? kRoom : 0);
@@ -139,7 +135,6 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   if (t.parts() > 1)
     more += kStep + 2.0 * t.parts() * static_cast<double>(part_pairs_of(t, problem)) * 8 / kCache;
   if (t.pair != Pair::neither) more += kPaired;
-  if (c.dbias) more += kSums;
   if (t.cluster > 1) more += kJoin + sum_bytes(c) / kJoined;
   // Of what is turned as much is read as written, where pixels are taken their rows.
   const auto turned = [&](bool turns, const TensorShape& shape) {

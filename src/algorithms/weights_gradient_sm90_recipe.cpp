@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <optional>
 
-#include "src/algorithms/sm90/channel_sums.hpp"
 #include "src/algorithms/sm90/copies.hpp"
 #include "src/algorithms/sm90/wgmma.hpp"
 #include "src/algorithms/weights_gradient_sm90.hpp"
@@ -54,7 +53,6 @@ std::string config_text(const Config& c) {
   text.add("width", c.width), text.add("height", c.height), text.add("images", c.images);
   text.add("stages", c.stages), text.add("rows", c.rows), text.add("cluster", c.cluster);
   text.add("boxes_of_blocks", c.boxes_of_blocks);
-  if (c.dbias) text.add("dbias", 1);
   text.add("pair", c.pair == Pair::x ? "Pair::x" : c.pair == Pair::dy ? "Pair::dy" : "Pair::neither");
   return text.text();
 }
@@ -174,7 +172,7 @@ int sharers(const Tile& t) {
 
 // Of the kernel's config what says where its sums belong: other tiles of as many results have the same.
 Config of_sums(Config c) {
-  c.stages = 2, c.cluster = 1, c.boxes_of_blocks = c.dbias = false;
+  c.stages = 2, c.cluster = 1, c.boxes_of_blocks = false;
   if (c.kind != Kind::lines) c.width = 16, c.height = c.images = 1;
   if (c.kind == Kind::fetch) c.kind = Kind::planes;
   return c;
@@ -297,9 +295,6 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
   shape.block[0] = static_cast<unsigned>(threads(c));
   shape.overlaps_previous = true;
   const StepArgument::Member target = sums ? parts(Access::write) : result;
-  std::vector<StepArgument::Member> written = {target};
-  if (c.dbias)
-    written.push_back({offsetof(Params, channel_sums), {{Place::workspace, memory.sums}, Access::write}});
   std::vector<StepArgument> arguments;
   if (t.kind == Kind::fetch) {
     params.plane = narrow(inner.h * inner.w / 4), params.images = narrow(inner.n);
@@ -310,12 +305,11 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
     TiledMap x_shape = x_map(p, c), y_shape = y_map(t, p, c);
     x_shape.rounds_to_tf32 = y_shape.rounds_to_tf32 = c.element == Element::f32 && c.parts == Parts::one;
     arguments = {mapped({{x_shape, {x, Access::read}}}), mapped({{y_shape, {y, Access::read}}}),
-                 value(params, std::move(written))};
+                 value(params, {target})};
     if (t.form == Form::runs) arguments.push_back(value(narrow(p.q())));
   }
   recipe.steps.push_back(launch("weights_gradient", source(t, problem), shape, std::move(arguments)));
   if (sums) recipe.steps.push_back(sum_step(t, problem, c, params, {parts(Access::read), result}));
-  if (c.dbias) recipe.steps.push_back(sm90::sum_channels({t.shares, params.k, memory.sums, memory.bytes}));
   if (turns_result(t, problem))
     recipe.steps.push_back(sm90::to_planes("weights' gradient to NCHW", problem.dtype, problem.k,
                                            problem.c / problem.groups, problem.r * problem.s, w, Place::w));

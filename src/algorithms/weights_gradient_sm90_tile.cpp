@@ -329,8 +329,6 @@ Config config(const Tile& t, const Problem& problem) {
     c.boxes_of_blocks = c.kind == Kind::patch && c.k_blocks * c.c_blocks > 1 && c.channels == 64 &&
                         p.groups == 1 && p.c % 64 == 0 && p.k % 64 == 0 && phases(c) == 1 &&
                         patch_bytes(c) == patch_stride(c);
-    c.dbias = problem.training == Training::dbias && c.kind == Kind::patch && c.pair == Pair::neither &&
-              !c.grouped();
   }
   return c;
 }
@@ -394,9 +392,7 @@ Workspace workspace(const Tile& t, const Problem& problem) {
   if (t.parts() > 1) w.x = static_cast<std::size_t>(round_up(t.parts() * part_pairs_of(t, problem) * 8, 256));
   w.y = w.x + (turns_x(t, problem) ? bytes(p.n * p.h * p.w * p.c) : 0);
   w.w = w.y + (turns_y(t, problem) ? bytes(p.n * p.p() * p.q() * p.k) : 0);
-  w.sums = w.w + (turns_result(t, problem) ? bytes(w_shape(inner).elements()) : 0);
-  const i64 sums = config(t, problem).dbias ? t.shares * inner.k : 0;  // fp32
-  w.bytes = w.sums + static_cast<std::size_t>(round_up(sums * 4, 256));
+  w.bytes = w.w + (turns_result(t, problem) ? bytes(w_shape(inner).elements()) : 0);
   return w;
 }
 
