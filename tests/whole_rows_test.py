@@ -34,6 +34,13 @@ class WholeRows(unittest.TestCase):
     def test_every_division_of_a_row(self):
         expect_exact(self, "whole_rows", CASES, constants)
 
+    def test_longer_rows(self):
+        # dtype, rows, length, V, rows of a block
+        cases = [("f32", 2, 8200, 4, 1), ("f16", 3, 12008, 8, 1), ("f32", 7, 1000, 2, 4), ("f32", 19, 60, 4, 16)]
+        expect_exact(self, "whole_rows", cases, lambda case: {
+            "OP_sum": 1, "FROM_TYPE": case[0], "TO_TYPE": case[0], "ROWS": case[1], "LENGTH": case[2], "V": case[3], "COLS": case[4],
+            "CLUSTER": 1, "INNER_IS_ONE": 1, "THREADS": 256, "WIDE": 0})
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv)

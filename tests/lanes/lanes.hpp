@@ -66,6 +66,7 @@ void launch(int count, int threads, Kernel kernel, int side = 1) {
 #define F_GLOBAL
 #define F_LOCAL
 #define F_DEVICE [[maybe_unused]] static
+#define F_KERNEL(threads) static void
 #define F_DENSE_KERNEL(threads, blocks) static void
 #define F_INPUT(type, name) const type* name##_buffer
 #define F_OUTPUT(type, name) type* name##_buffer

@@ -1,5 +1,6 @@
-// kernels/gpu/whole_rows.cl on the CPU, whose threads meet as CUDA's do: sums of small integers, whatever the
-// order, and softmaxes with an operand along the row, by row and as large as the result.
+// kernels/gpu/whole_rows.cl, and rows.cl of rows, on the CPU, whose threads meet as CUDA's do: sums of small
+// integers, whatever the order, and softmaxes with an operand along the row, by row and as large as the
+// result.
 #include <algorithm>
 #include <cstdio>
 #include <random>
@@ -27,7 +28,11 @@ static void store4_f16(u16* p, const float* v) {
 static void load8_f16(const u16* p, float* v) { load4_f16(p, v), load4_f16(p + 4, v + 4); }
 static void store8_f16(u16* p, const float* v) { store4_f16(p, v), store4_f16(p + 4, v + 4); }
 
+#ifdef COLS  // of a block: longer rows
+#include "kernels/gpu/rows.cl"
+#else
 #include "kernels/gpu/whole_rows.cl"
+#endif
 
 namespace {
 
@@ -63,7 +68,9 @@ int main() {
   for (std::size_t i = 0; i < y.count; ++i) set(y.begin[i], NAN);
   constexpr int kOfBlock = THREADS / PARTS;
   lanes::launch((ROWS + kOfBlock - 1) / kOfBlock, THREADS, [&] {
-#ifdef NORMALIZES
+#ifdef COLS
+    rows(x.begin, y.begin, ROWS, LENGTH / V, 1, 1, 0);
+#elif defined(NORMALIZES)
     whole_rows(x.begin, along.begin, by_row.begin, x.begin, y.begin, ROWS, LENGTH, 1, 0, z);
 #else
     whole_rows(x.begin, y.begin, ROWS, LENGTH, 1, 0);
