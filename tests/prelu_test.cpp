@@ -29,7 +29,7 @@ TEST(Prelu, ItsSlopesAreATensorOfTheProblem) {
 }
 
 // Results of a problem whose inputs are those of prelu's, with these slopes.
-std::vector<std::byte> result_of(const Problem& p, Tensors tensors, const Candidate& candidate,
+std::vector<std::byte> result_with_slopes(const Problem& p, Tensors tensors, const Candidate& candidate,
                                  Builder& builder, const std::vector<float>& slopes) {
   const auto plan = builder.plan(p, candidate);
   std::vector<std::byte> result(static_cast<std::size_t>(bytes_of(p, y_shape(p))), std::byte{0xff});
@@ -64,8 +64,8 @@ TEST(Prelu, HasTheBitsOfOneSlopeForAll) {
             return c.kernel() == candidate.kernel();
           });
           if (same == likewise.end()) continue;
-          EXPECT_EQ(result_of(p, oracle.tensors(), candidate, builder, std::vector<float>(k, slope)),
-                    result_of(other, oracle.tensors(), *same, builder, {}))
+          EXPECT_EQ(result_with_slopes(p, oracle.tensors(), candidate, builder, std::vector<float>(k, slope)),
+                    result_with_slopes(other, oracle.tensors(), *same, builder, {}))
               << candidate.kernel() << " for " << to_string(p) << " of " << slope;
           ++checked;
         }
