@@ -168,7 +168,7 @@ std::vector<network::Work> works() {
 constexpr const char* kArchitecture = "sm_90a";
 const std::set<std::string> kEntries = {"attention", "best", "copy",    "few_channels", "gate",
                                         "layer",     "map",  "moments", "pick",         "product",
-                                        "rows",      "taps", "turn",    "whole_rows"};
+                                        "rows",      "taps", "turn",    "turn_dense",   "whole_rows"};
 
 std::vector<Step> steps_of(const network::Work& work, const DeviceInfo& device) {
   DeviceConstants constants;

@@ -1,6 +1,5 @@
-// What turns one dimension into another on a GPU (kernels/gpu/turn.cl): which tiles.
+// What turns one dimension into another on a GPU (kernels/gpu/turn.cl, turn_dense.cl): which tiles.
 #include <algorithm>
-#include <optional>
 
 #include "src/network/device_steps.hpp"
 #include "src/problem/integers.hpp"
@@ -20,10 +19,9 @@ struct TurnTile {
 };
 constexpr i64 kTurnElements = 2048;
 
-// 32 columns, or a line of them, or longer where there is not so much along one side.
-TurnTile turn_tile(i64 rows, i64 columns, std::size_t bytes, i64 elements) {
-  constexpr i64 kLeast = 4;
-  const i64 line = bytes == 2 ? 64 : 32;
+// 64 by 32, or longer where there is not so much along one side.
+TurnTile turn_tile(i64 rows, i64 columns, i64 elements) {
+  constexpr i64 kLeast = 4, line = 32;
   const i64 high = std::max(kLeast, power_from(rows)), wide = std::max(kLeast, power_from(columns));
   const i64 all = std::clamp<i64>(high * wide, 4 * kDeviceThreads, elements);
   const i64 across = std::min(line, wide), down = std::min(all / across, high);
@@ -32,14 +30,13 @@ TurnTile turn_tile(i64 rows, i64 columns, std::size_t bytes, i64 elements) {
 
 // Tiles are not to be nearly empty.
 bool is_worth_turning(i64 rows, i64 columns) {
-  const TurnTile tile = turn_tile(rows, columns, 4, kTurnElements);
+  const TurnTile tile = turn_tile(rows, columns, kTurnElements);
   return std::min(rows, columns) >= 2 && 4 * rows * columns >= tile.count(rows, columns) * tile.elements();
 }
 
 // How a turn is laid out.
 struct Turn {
-  std::size_t rows;                    // the dimensions
-  std::optional<std::size_t> columns;  // of the result before its last, of which it is a continuation
+  std::size_t rows;  // the dimensions
   std::vector<std::size_t> others;
   TurnTile tile;
   bool dense_input, dense_result;
@@ -59,19 +56,12 @@ bool is_dense(const MapCall& call, i64 line, i64 from_line_to_line) {
 Turn turn_of(const MapCall& call, std::size_t rows, const DeviceInfo& device) {
   const auto last = last_of(call);
   const MapOperand &from = call.inputs[0], &to = call.output;
-  Turn t{rows, std::nullopt, {}, {}, false, false, 1, call.sizes[rows], call.sizes[last]};
-  constexpr i64 kLine = 64;
+  Turn t{rows, {}, {}, false, false, 1, call.sizes[rows], call.sizes[last]};
   for (std::size_t d = 0; d < last; ++d) {
-    if (d == rows) continue;
-    const bool continues = to.strides[d] == call.sizes[last] && call.sizes[d] > 1 && call.sizes[last] < kLine;
-    if (continues && !t.columns) {
-      t.columns = d, t.all_columns *= call.sizes[d];
-    } else {
-      t.others.push_back(d), t.images *= call.sizes[d];
-    }
+    if (d != rows) t.others.push_back(d), t.images *= call.sizes[d];
   }
-  t.dense_input = !t.columns && is_dense(call, t.all_rows, from.strides[last]);
-  t.dense_result = !t.dense_input && !t.columns && is_dense(call, t.all_columns, to.strides[rows]);
+  t.dense_input = is_dense(call, t.all_rows, from.strides[last]);
+  t.dense_result = !t.dense_input && is_dense(call, t.all_columns, to.strides[rows]);
   if (t.dense_input || t.dense_result) {
     const i64 line = t.dense_input ? t.all_rows : t.all_columns,
               lines = t.dense_input ? t.all_columns : t.all_rows;
@@ -80,10 +70,9 @@ Turn turn_of(const MapCall& call, std::size_t rows, const DeviceInfo& device) {
     return t;
   }
   constexpr i64 kBlocksOfUnit = 8;
-  const std::size_t bytes = size_of(to.element);
-  t.tile = turn_tile(t.all_rows, t.all_columns, bytes, kTurnElements);
+  t.tile = turn_tile(t.all_rows, t.all_columns, kTurnElements);
   if (t.blocks() < kBlocksOfUnit * device.units)  // more, smaller ones
-    t.tile = turn_tile(t.all_rows, t.all_columns, bytes, kTurnElements / 2);
+    t.tile = turn_tile(t.all_rows, t.all_columns, kTurnElements / 2);
   return t;
 }
 
@@ -105,31 +94,24 @@ std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const Dev
   const auto last = last_of(call);
   const MapOperand &from = call.inputs[0], &to = call.output;
   const Turn t = turn_of(call, static_cast<std::size_t>(turned), device);
-  // What a line begins with is a multiple of so many elements. Of one piece its lines need not be.
-  const auto aligned = [&](const MapOperand& o, i64 from_line_to_line, i64 elements) {
-    return o.offset % elements == 0 && from_line_to_line % elements == 0 &&
-           std::ranges::all_of(t.others, [&](std::size_t d) { return o.strides[d] % elements == 0; });
+  // What a line begins with is a multiple of four elements. Of one piece its lines need not be.
+  const auto fours = [&](const MapOperand& o, i64 from_line_to_line) {
+    return o.offset % 4 == 0 && from_line_to_line % 4 == 0 &&
+           std::ranges::all_of(t.others, [&](std::size_t d) { return o.strides[d] % 4 == 0; });
   };
-  const i64 outer_column_stride = t.columns ? from.strides[*t.columns] : 0;
-  const bool four_of_input =
-      aligned(from, t.dense_input ? 0 : from.strides[last], 4) && outer_column_stride % 4 == 0;
-  const i64 row_stride = t.dense_result ? 0 : to.strides[t.rows];
-  const bool eight = call.program.empty() && size_of(to.element) == 2 && !t.dense_input && !t.dense_result &&
-                     t.tile.columns >= 8 && aligned(to, row_stride, 8);
+  const bool four_of_input = fours(from, t.dense_input ? 0 : from.strides[last]);
+  const bool four_of_result = fours(to, t.dense_result ? 0 : to.strides[t.rows]);
+  const bool dense = t.dense_input || t.dense_result;
   const bool wide = needs_wide_indices(call);
   gpu::Constants own = {{"THREADS", std::to_string(kDeviceThreads)},
                         {"RANK", std::to_string(static_cast<i64>(std::max<std::size_t>(1, t.others.size())))},
                         {"ROWS", std::to_string(t.tile.rows)},
                         {"COLUMNS", std::to_string(t.tile.columns)},
-                        {"TWO_COLUMNS", t.columns ? "1" : "0"},
-                        {"DENSE_INPUT", t.dense_input ? "1" : "0"},
-                        {"DENSE_RESULT", t.dense_result ? "1" : "0"},
                         {"INPUT_TOGETHER", four_of_input ? "4" : "1"},
-                        {"RESULT_TOGETHER", eight                        ? "8"
-                                            : aligned(to, row_stride, 4) ? "4"
-                                                                         : "1"},
+                        {"RESULT_TOGETHER", four_of_result ? "4" : "1"},
                         {"V", "4"},
                         {"WIDE", wide ? "1" : "0"}};
+  if (dense) own.push_back({"DENSE_INPUT", t.dense_input ? "1" : "0"});
   if (call.program.empty()) {
     own.push_back({"BYTES", std::to_string(static_cast<i64>(size_of(from.element)))});
   } else {
@@ -141,15 +123,14 @@ std::vector<faltung::Step> turn_steps(const MapCall& call, int turned, const Dev
   append_divisor(values, ceil_div(t.all_rows, t.tile.rows));
   append_divisor(values, ceil_div(t.all_columns, t.tile.columns));
   values.insert(values.end(), {from.offset, to.offset, from.strides[last], to.strides[t.rows]});
-  append_divisor(values, call.sizes[last]);
-  values.push_back(outer_column_stride);
   for (const std::size_t d : t.others) append_divisor(values, call.sizes[d]);
   if (t.others.empty()) append_divisor(values, 1);
   for (const MapOperand* o : {&from, &to}) {
     for (const std::size_t d : t.others) values.push_back(o->strides[d]);
     if (t.others.empty()) values.push_back(0);
   }
-  return {launch("turn", gpu::source(device, "turn", "turn.cl", "turn", own),
+  const char* const kernel = dense ? "turn_dense" : "turn";
+  return {launch("turn", gpu::source(device, kernel, std::string(kernel) + ".cl", kernel, own),
                  gpu::grid(t.blocks(), 1, 1, kDeviceThreads),
                  {in(slots.reads[0]), out(slots.write), numbers(values, wide)})};
 }
