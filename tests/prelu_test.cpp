@@ -30,7 +30,7 @@ TEST(Prelu, ItsSlopesAreATensorOfTheProblem) {
 
 // Results of a problem whose inputs are those of prelu's, with these slopes.
 std::vector<std::byte> result_with_slopes(const Problem& p, Tensors tensors, const Candidate& candidate,
-                                 Builder& builder, const std::vector<float>& slopes) {
+                                          Builder& builder, const std::vector<float>& slopes) {
   const auto plan = builder.plan(p, candidate);
   std::vector<std::byte> result(static_cast<std::size_t>(bytes_of(p, y_shape(p))), std::byte{0xff});
   tensors.y = result.data();

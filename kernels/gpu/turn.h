@@ -1,4 +1,5 @@
-// What kernels that turn one dimension into another are told. The host defines RANK, of the other dimensions, at least 1.
+// What kernels that turn one dimension into another are told. The host defines RANK, of the other dimensions,
+// at least 1.
 #pragma once
 #include "kernels/gpu/digits.h"
 
