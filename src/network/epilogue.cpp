@@ -62,20 +62,20 @@ double NodeEpilogue::operator()(std::int64_t channel, double x, const double* re
 
 namespace {
 
-// Where slopes have one number a channel: they are along this axis of x alone.
-std::shared_ptr<const Constant> slopes_of_channels(const Array& slopes, const Shape& x, std::size_t axis) {
-  if (slopes.shape.size() > x.size() || axis >= x.size()) return nullptr;
-  const std::size_t beside = x.size() - slopes.shape.size();
+// Where slopes have one number a channel: they are along its axis alone.
+std::shared_ptr<const Constant> slopes_of_channels(const Array& slopes, const Channels& channels) {
+  if (slopes.shape.size() > channels.rank) return nullptr;
+  const std::size_t beside = channels.rank - slopes.shape.size();
+  if (channels.axis < beside) return nullptr;
   for (std::size_t i = 0; i < slopes.shape.size(); ++i) {
-    if (slopes.shape[i] != (beside + i == axis ? x[axis] : 1)) return nullptr;
+    if (slopes.shape[i] != (beside + i == channels.axis ? channels.count : 1)) return nullptr;
   }
-  if (axis < beside) return nullptr;
-  return std::make_shared<const Constant>(encode({Type::f32, {x[axis]}, slopes.data}));
+  return std::make_shared<const Constant>(encode({Type::f32, {channels.count}, slopes.data}));
 }
 
 }  // namespace
 
-std::optional<FusedActivation> as_activation(const Graph& graph, const Node& node, std::size_t axis) {
+std::optional<FusedActivation> as_activation(const Graph& graph, const Node& node, const Channels& channels) {
   const auto is = [](Activation kind, float a = 0, float b = 0) {
     return FusedActivation{{kind, a, b}, nullptr};
   };
@@ -92,7 +92,7 @@ std::optional<FusedActivation> as_activation(const Graph& graph, const Node& nod
     if (!slopes) return std::nullopt;
     if (slopes->data.size() == 1) return is(Activation::leaky_relu, static_cast<float>(slopes->data[0]));
     FusedActivation prelu = is(Activation::prelu);
-    prelu.slopes = slopes_of_channels(*slopes, *graph.at(node.inputs[0]).shape, axis);
+    prelu.slopes = slopes_of_channels(*slopes, channels);
     if (prelu.slopes != nullptr) return prelu;
   }
   if (node.op == "Gelu")
@@ -107,11 +107,10 @@ std::optional<FusedActivation> as_activation(const Graph& graph, const Node& nod
     const double low = bound("min", 1, -HUGE_VAL), high = bound("max", 2, HUGE_VAL);
     if (low == 0 && high == 6) return is(Activation::relu6);
     if (low == 0 && high > 3e38) return is(Activation::relu);
-    const auto number = [](double v) {
-      constexpr double kMost = std::numeric_limits<float>::max();
-      return static_cast<float>(std::clamp(v, -kMost, kMost));
-    };
-    if (low <= high) return is(Activation::clip, number(low), number(high));
+    // Both bounds are finite: without one an infinite value stays so.
+    constexpr double kMost = std::numeric_limits<float>::max();
+    if (low >= -kMost && low <= high && high <= kMost)
+      return is(Activation::clip, static_cast<float>(low), static_cast<float>(high));
   }
   return std::nullopt;
 }

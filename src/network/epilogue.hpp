@@ -43,8 +43,13 @@ class NodeEpilogue {
   ResidualOrder order_;
 };
 
-// The activation that an operator is, where an epilogue has it. Channels are along the axis of what it reads.
-std::optional<FusedActivation> as_activation(const Graph& graph, const Node& node, std::size_t axis);
+// So many channels, along which axis of how many dimensions.
+struct Channels {
+  std::size_t axis, rank;
+  std::int64_t count;
+};
+// The activation that an operator is, where an epilogue has it. channels: of what it reads.
+std::optional<FusedActivation> as_activation(const Graph& graph, const Node& node, const Channels& channels);
 
 }  // namespace faltung::network
 

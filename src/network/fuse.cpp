@@ -211,8 +211,10 @@ Declined take_pool(const Graph& graph, Node& node, const Node& pool) {
 }
 
 Declined take(const Graph& graph, Node& node, const Node& reader) {
-  const std::size_t axis = is_product(node) ? graph.at(node.outputs[0]).shape->size() - 1 : 1;
-  if (const std::optional<FusedActivation> activation = as_activation(graph, reader, axis))
+  const Shape& result = *graph.at(node.outputs[0]).shape;
+  const std::size_t axis = is_product(node) ? result.size() - 1 : 1;
+  if (const std::optional<FusedActivation> activation =
+          as_activation(graph, reader, {axis, result.size(), result[axis]}))
     return take_activation(node, *activation);
   if (reader.domain.empty() && reader.op == "Add") return take_residual(graph, node, reader);
   if (reader.domain.empty() && (reader.op == "MaxPool" || reader.op == "AveragePool"))

@@ -79,7 +79,8 @@ Graph split_upsampling(Graph graph) {
       graph.nodes.push_back(std::move(copy->second));
       continue;
     }
-    const i64 block = graph.at(node.inputs[1]).shape->at(2);
+    const Shape& filter = *graph.at(node.inputs[1]).shape;  // c k block block
+    const i64 block = filter.at(2), channels = filter.at(1);
     const ValueId y = node.outputs[0], squares = value_like(graph, y, " in squares");
     Node copy;
     copy.op = "DepthToSpace", copy.name = node.name, copy.inputs = {squares}, copy.outputs = {y};
@@ -95,7 +96,7 @@ Graph split_upsampling(Graph graph) {
     const auto reader = std::find_if(nodes.begin() + static_cast<std::ptrdiff_t>(i) + 1, nodes.end(), reads);
     std::optional<FusedActivation> activation;
     if (uses[static_cast<std::size_t>(y)] == 1 && reader != nodes.end())
-      activation = as_activation(graph, *reader, 1);
+      activation = as_activation(graph, *reader, {1, 4, channels});  // sizes need not be known yet
     if (!activation) {
       graph.nodes.push_back(std::move(copy));
       continue;

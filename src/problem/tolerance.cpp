@@ -73,9 +73,10 @@ double largest_value(const Epilogue& e, double slope, double magnitude) {
     case Activation::leaky_relu:
     case Activation::prelu:
       return std::max(1.0, std::abs(slope)) * magnitude;
-    case Activation::clip:
-      return std::max(std::abs(static_cast<double>(e.clip.least)),
-                      std::abs(static_cast<double>(e.clip.most)));
+    case Activation::clip: {
+      const double least = e.clip.least, most = e.clip.most;
+      return std::max({std::min(magnitude, std::max(std::abs(least), std::abs(most))), least, -most});
+    }
     default:
       return magnitude;
   }

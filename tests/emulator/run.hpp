@@ -37,13 +37,19 @@ inline Finding run(const PlanImpl& plan, const Accuracy& accuracy, const Oracle&
   if (host.bias != nullptr) device.copy_in(bias, host.bias, bias.bytes);
   const Buffer residual = buffer(conv_shape(p), host.residual);
   const std::size_t workspace_bytes = plan.workspace_bytes(false);
-  const Buffer slopes = device.allocate(std::max<std::size_t>(1, bytes(p, Tensor::slopes)));
-  if (host.slopes != nullptr) device.copy_in(slopes, host.slopes, bytes(p, Tensor::slopes));
+  const auto of_channels = [&](Tensor tensor, const void* content) {
+    const Buffer made = device.allocate(std::max<std::size_t>(1, bytes(p, tensor)));
+    if (content != nullptr) device.copy_in(made, content, bytes(p, tensor));
+    return made;
+  };
+  const Buffer scale = of_channels(Tensor::scale, host.scale), shift = of_channels(Tensor::shift, host.shift);
+  const Buffer slopes = of_channels(Tensor::slopes, host.slopes);
   const Buffer workspace = device.allocate(std::max<std::size_t>(1, workspace_bytes));
   RunOptions options;
   options.workspace = workspace_bytes > 0 ? workspace.pointer : nullptr;
   Tensors tensors{x.pointer, w.pointer, y.pointer, host.bias ? bias.pointer : nullptr,
                   host.residual ? residual.pointer : nullptr};
+  if (host.scale != nullptr) tensors.scale = scale.pointer, tensors.shift = shift.pointer;
   if (host.slopes != nullptr) tensors.slopes = slopes.pointer;
   plan.run(tensors, options);
   const Buffer& result = p.direction == Direction::forward         ? y

@@ -44,7 +44,7 @@ def activation_of(name):
         return lambda y: F.leaky_relu(y, float(name[len("leaky_relu("):-1]))
     if name.startswith("clip(") and name.endswith(")"):
         least, most = map(float, name[len("clip("):-1].split(","))
-        return lambda y: torch.clamp(y, least, most)
+        return lambda y: F.hardtanh(y, least, most)  # whose gradient at a bound is relu's
     if name not in ACTIVATIONS:
         raise _c.BadProblem(f"faltung: activation is '{name}'; it is one of leaky_relu(0.01), clip(-1,6), {', '.join(filter(None, ACTIVATIONS))}")
     return ACTIVATIONS[name]
