@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "src/network/epilogue.hpp"
 #include "src/network/passes.hpp"
 #include "src/network/rewriting.hpp"
 
@@ -84,10 +85,6 @@ std::optional<Affine> as_affine(const Graph& graph, const Node& node, ValueId in
 }
 
 // Where a convolution's or product's output channels lie.
-struct Channels {
-  i64 count = 0;
-  std::size_t rank = 0, axis = 1;
-};
 std::optional<Channels> channels_of(const Graph& graph, const Node& node) {
   const bool linear = node.domain == "faltung" && node.op == "Linear";
   const bool conv = node.domain.empty() && (node.op == "Conv" || node.op == "ConvTranspose");
@@ -100,11 +97,11 @@ std::optional<Channels> channels_of(const Graph& graph, const Node& node) {
   if (linear) {  // of as many dimensions as its input; where that is not known yet, at least one
     const auto& shape = graph.at(node.inputs[0]).shape;
     const std::size_t rank = shape ? shape->size() : node.has(kOfMatrix) ? 2 : 1;
-    return Channels{w.shape.at(0), rank, rank - 1};
+    return Channels{rank - 1, rank, w.shape.at(0)};
   }
   if (w.shape.size() < 3) return std::nullopt;
   const i64 count = node.op == "Conv" ? w.shape[0] : w.shape[1] * node.integer("group", 1);
-  return Channels{count, w.shape.size(), 1};
+  return Channels{1, w.shape.size(), count};
 }
 
 void scale_weights(Graph& graph, Node& node, const Affine& a, const Channels& channels) {
