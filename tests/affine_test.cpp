@@ -15,6 +15,7 @@
 #include "src/problem/dtype.hpp"
 #include "src/problem/parse.hpp"
 #include "tests/builder.hpp"
+#include "tests/run_once.hpp"
 #include "tests/sampling.hpp"
 #include "tests/scratch.hpp"
 #include "tests/tested_devices.hpp"
@@ -102,18 +103,11 @@ TEST(Affine, IsRightOnEveryGpu) {
   if (!any) GTEST_SKIP() << "no GPU, and no OpenCL driver for the CPU";
 }
 
-// A plan of a problem, run once into a result of NaNs.
-std::vector<std::byte> result_of(const Problem& p, Tensors tensors, const Candidate& candidate,
+std::vector<std::byte> result_of(const Problem& p, const Tensors& tensors, const Candidate& candidate,
                                  Builder& builder, const std::shared_ptr<const Parallel>& parallel) {
-  const auto plan =
-      make_plan(p, candidate, builder.device(), jit::Session(*builder.device(), builder.store()), parallel);
-  std::vector<std::byte> result(static_cast<std::size_t>(bytes_of(p, result_shape(p))), std::byte{0xff});
-  (p.direction == Direction::forward ? tensors.y : tensors.w) = result.data();
-  std::vector<std::byte> workspace(plan->workspace_bytes(false), std::byte{0xff});
-  RunOptions options;
-  options.workspace = workspace.data();
-  plan->run(tensors, options);
-  return result;
+  return run_once(
+      *make_plan(p, candidate, builder.device(), jit::Session(*builder.device(), builder.store()), parallel),
+      tensors);
 }
 
 // Whatever reads it, and however: one rounding, and one to the dtype.

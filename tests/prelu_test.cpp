@@ -8,6 +8,7 @@
 #include "faltung/faltung.h"
 #include "src/problem/parse.hpp"
 #include "tests/builder.hpp"
+#include "tests/run_once.hpp"
 #include "tests/scratch.hpp"
 
 namespace faltung {
@@ -28,18 +29,11 @@ TEST(Prelu, ItsSlopesAreATensorOfTheProblem) {
   }
 }
 
-// Results of a problem whose inputs are those of prelu's, with these slopes.
+// Of a problem whose inputs are those of prelu's, with these slopes.
 std::vector<std::byte> result_with_slopes(const Problem& p, Tensors tensors, const Candidate& candidate,
                                           Builder& builder, const std::vector<float>& slopes) {
-  const auto plan = builder.plan(p, candidate);
-  std::vector<std::byte> result(static_cast<std::size_t>(bytes_of(p, y_shape(p))), std::byte{0xff});
-  tensors.y = result.data();
   tensors.slopes = slopes.data();
-  std::vector<std::byte> workspace(plan->workspace_bytes(false) + 1);
-  RunOptions options;
-  options.workspace = workspace.data();
-  plan->run(tensors, options);
-  return result;
+  return run_once(*builder.plan(p, candidate), tensors);
 }
 
 // By every kernel of the CPU: slopes of a half are leaky_relu(0.5), those of one are none.

@@ -12,3 +12,15 @@ typedef struct {
   Divisor sizes[RANK];
   index_t strides[2][RANK];
 } TurnSizes;
+
+// The block's tile of ROWS by COLUMNS: how many rows and columns of it there are, and here and there, where
+// it begins in the input and the result.
+#define BLOCKS_TILE(z)                                                                                \
+  const index_t block = F_BLOCK(0), line = quotient(block, z.across), image = quotient(line, z.down); \
+  const index_t first_column = (block - line * z.across.size) * COLUMNS,                              \
+                first_row = (line - image * z.down.size) * ROWS;                                      \
+  const int rows = z.rows - first_row < ROWS ? (int)(z.rows - first_row) : ROWS;                      \
+  const int columns = z.columns - first_column < COLUMNS ? (int)(z.columns - first_column) : COLUMNS; \
+  index_t here = z.begin[0] + first_column * z.column_stride + first_row;                             \
+  index_t there = z.begin[1] + first_row * z.row_stride + first_column;                               \
+  F_ADD_DIGITS(image, z, here, there)

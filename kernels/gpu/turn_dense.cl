@@ -33,13 +33,7 @@ turn_dense(F_INPUT(element_t, from), F_OUTPUT(element_t, to), TurnSizes z) {
   F_FOLLOW_PREVIOUS();
   F_OPEN_INPUT(element_t, from);
   F_OPEN_OUTPUT(element_t, to);
-  const index_t block = F_BLOCK(0), line = quotient(block, z.across), image = quotient(line, z.down);
-  const index_t first_column = (block - line * z.across.size) * COLUMNS, first_row = (line - image * z.down.size) * ROWS;
-  const int rows = z.rows - first_row < ROWS ? (int)(z.rows - first_row) : ROWS;
-  const int columns = z.columns - first_column < COLUMNS ? (int)(z.columns - first_column) : COLUMNS;
-  index_t here = z.begin[0] + first_column * z.column_stride + first_row;
-  index_t there = z.begin[1] + first_row * z.row_stride + first_column;
-  F_ADD_DIGITS(image, z, here, there)
+  BLOCKS_TILE(z)
 
   element_t v[MOVES(INPUT_PIECES)][INPUT_TOGETHER];
   F_UNROLL
