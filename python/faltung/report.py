@@ -20,6 +20,7 @@ import math
 import os
 import re
 import sys
+from typing import Any
 
 from ._c import BadFile, BadProblem, Error
 
@@ -29,7 +30,7 @@ _SCHEMES = {"light": ("#ffffff", "#222222", "#dddddd"), "dark": ("#16181c", "#e6
 _VERDICTS = ("pass", "slow", "wrong", "out of bounds", "hang", "crash", "declined")
 
 
-def write(folder, *, title="faltung", bench=None, find=None, patch=None, doctor=None):
+def write(folder: Any, *, title: str = "faltung", bench: Any = None, find: Any = None, patch: Any = None, doctor: Any = None) -> str:
     """Writes ``folder/report.html`` and the pictures beside it, and returns the page's path.
 
     ``bench``: rows of :func:`faltung.bench`, of one peer or several, one after the other; ``find``: what :func:`faltung.find` returned,

@@ -1,6 +1,7 @@
 """Plans, choices, the command, and how calls behave: threads, signals, forks, time."""
 import ctypes
 import importlib.metadata
+import inspect
 import os
 import pickle
 import signal
@@ -260,3 +261,10 @@ def test_a_call_is_light():
     whole = microseconds(lambda: faltung.conv2d(x, w, out=y, threads=1))
     print(f"\nhost, us a call: by addresses {by_address:.2f}, plan on arrays {by_array:.2f}, conv2d {whole:.2f}")
     assert by_address < 20 and by_array < 40 and whole < 100  # far above what is meant, for a busy machine
+
+
+def test_the_types_are_what_is_there():
+    import stubs
+    classes = stubs.check(faltung, extra=["report"])
+    asked = {node.target.id for name in ("_Request", "_FindRequest") for node in classes[name].body if hasattr(node, "target")}
+    assert asked | {"budget"} == set(inspect.signature(faltung._engine._question).parameters) - {"problem", "device"}
