@@ -84,7 +84,8 @@ def gpu_sections():
     for layout in ("nhwc", "nchw"):
         for name, title, lists, options in (
                 ("f16", "f16", "resnet50 lux_relu cs149_pool sdxl_unet sdxl_vae efficientnet_b2", "--dtype f16"),
-                ("more_f16", "EfficientNet-B0, a padded input, transposed, f16", "efficientnet_b0 misa_top unet_up", "--batch 32 --dtype f16"),
+                ("more_f16", "EfficientNet-B0, f16", "efficientnet_b0", "--batch 32 --dtype f16"),
+                ("transposed_f16", "a padded input, transposed, f16", "misa_top unet_up", "--dtype f16"),
                 ("tf32", "tf32", "resnet50 lux_relu cs149_pool efficientnet_b2", "--math tf32"),
                 ("f32", "f32", "resnet50 lux_relu cs149_pool efficientnet_b2", "--math f32"),
                 ("bwd_d_f16", "backward_data, f16", "resnet50 lux_relu", "--dir bwd_d --dtype f16"),

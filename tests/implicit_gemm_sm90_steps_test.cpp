@@ -36,6 +36,8 @@ TEST(ImplicitGemmSm90Steps, ATransposedConvolutionIsOneLaunch) {
                            "fwd:n2c64w31k24s4:transposed:st2:pad1:f16:nhwc:bias"}) {
     EXPECT_THAT(steps_on_hopper(text), ElementsAre("implicit_gemm")) << text;
   }
+  EXPECT_THAT(steps_on_hopper("fwd:n8c128h64w64k64r2s2:transposed:st2:f16:nchw:bias:relu"),
+              ElementsAre("input to NHWC", "implicit_gemm", "result to NCHW"));
   // Two pixels of the result side by side would not be whole lines, a residual would come by phases.
   EXPECT_GT(steps_on_hopper("fwd:n2c64h13w11k3r4s4:transposed:st2:pad1:f16:nhwc:bias").size(), 1u);
   EXPECT_GT(steps_on_hopper("fwd:n2c64h13w11k64r2s2:transposed:st2:f16:nhwc:residual").size(), 1u);

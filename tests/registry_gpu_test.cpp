@@ -261,10 +261,10 @@ TEST_P(RegistryGpu, ThroughScaleAndShift) {
 }
 
 // On drivers for the CPU they are a step behind every kernel (training_test has it).
-TEST_P(RegistryGpu, SumsBesideTheResult) {
+TEST_P(RegistryGpu, WhatTrainingTakes) {
   if (on_cpu()) GTEST_SKIP() << "no kernel has them of its own";
   FALTUNG_TRACE_SAMPLE();
-  for (const Problem& p : sum_problems()) consider(p);
+  for (const Problem& p : training_problems()) consider(p);
   verify_considered(kPart);
 }
 

@@ -136,15 +136,15 @@ inline std::vector<Problem> affine_problems() {
   return problems;
 }
 
-// What training takes beside the result: sums of several tiles of a block, of parts of tiles and of channels
-// that no tile fills, of groups and few channels; dense ones of enough pixels for several parts.
-inline std::vector<Problem> sum_problems() {
+// What training takes beside the result, or gates it by: sums of several tiles of a block, of parts of tiles and
+// of channels that no tile fills, of groups and few channels; dense ones of enough pixels for several parts.
+inline std::vector<Problem> training_problems() {
   const char* const shapes[] = {"n5c64h13w11k96r3s3:pad1",    "n9c72h28w30k200r1s1",
                                 "n3c64h9w12k128r3s3:pad1:g4", "n2c64h30w34k64r3s3:st2:pad1",
                                 "n2c3h40w36k64r7s7:st2:pad3", "n4c32h64w64k64r3s3:pad1"};
   std::vector<Problem> problems;
   for (const char* shape : shapes) {
-    for (const char* what : {"fwd:stats", "bias:residual:relu:stats", "bwd_w:dbias"}) {
+    for (const char* what : {"fwd:stats", "bias:residual:relu:stats", "bwd_w:dbias", "bwd_d:drelu"}) {
       for (const char* layout : {"nchw", "nhwc"}) {
         for (const char* type : {"f32", "f16", "bf16"})
           problems.push_back(parse_problem(std::string(shape) + ":" + type + ":" + layout + ":" + what));

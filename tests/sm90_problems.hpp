@@ -145,6 +145,8 @@ inline constexpr struct {
     {"fwd:n1c64h8w10k48r3s4:transposed:st3x4:f16:nhwc:bias", 3, 4},
     {"fwd:n2c256h13w11k128r4s4:transposed:st2:pad1:f16:nhwc:bias:relu", 4, 1},
     {"fwd:n2c64h9w9k16r2s2:transposed:st2:f32:nhwc:math=tf32:bias", 2, 2},
+    {"fwd:n8c128h64w64k64r2s2:transposed:st2:f16:nchw:bias:relu", 4, 1},
+    {"fwd:n2c64h9w11k16r4s4:transposed:st2:pad1:f32:nchw:math=tf32:bias", 4, 1},
 };
 
 }  // namespace faltung::sm90

@@ -17,24 +17,24 @@ namespace faltung::tools {
 namespace {
 
 // The first eighteen are promised to whoever reads the file; more may follow.
-const std::vector<std::string> kColumns{"suite",         "name",
-                                        "problem",       "device",
-                                        "kernel",        "ms",
-                                        "ms_min",        "ms_max",
-                                        "tflops",        "gbps",
-                                        "ceiling_pct",   "error_over_bound",
-                                        "compile_ms",    "workspace_bytes",
-                                        "peer",          "peer_ms",
-                                        "ratio",         "verdict",
-                                        "peer_impl",     "peer_ms_min",
-                                        "peer_ms_max",   "chosen",
-                                        "plan_ms",       "threads",
-                                        "sets",          "runs",
-                                        "seed",          "ratio_of_mins",
-                                        "note",          "reproduce",
-                                        "l2_error",      "peer_error_over_bound",
-                                        "peer_l2_error", "disturbed",
-                                        "peer_disturbed"};
+const std::vector<std::string> kColumns{"suite",          "name",
+                                        "problem",        "device",
+                                        "kernel",         "ms",
+                                        "ms_min",         "ms_max",
+                                        "tflops",         "gbps",
+                                        "ceiling_pct",    "error_over_bound",
+                                        "compile_ms",     "workspace_bytes",
+                                        "peer",           "peer_ms",
+                                        "ratio",          "verdict",
+                                        "peer_impl",      "peer_ms_min",
+                                        "peer_ms_max",    "chosen",
+                                        "plan_ms",        "threads",
+                                        "sets",           "runs",
+                                        "seed",           "ratio_of_mins",
+                                        "note",           "reproduce",
+                                        "l2_error",       "peer_error_over_bound",
+                                        "peer_l2_error",  "disturbed",
+                                        "peer_disturbed", "rms_of_chain"};
 
 std::vector<std::string> columns() {
   std::vector<std::string> all = kColumns;
@@ -229,7 +229,8 @@ class Bench {
                              error_cell(m.peer ? m.peer->errors.over_bound : -1),
                              error_cell(m.peer ? m.peer->errors.l2 : -1),
                              I(entry.time.disturbed),
-                             some(has_peer, has_peer ? m.peer->time.disturbed : 0)};
+                             some(has_peer, has_peer ? m.peer->time.disturbed : 0),
+                             some(entry.errors.of_chain > 0, entry.errors.of_chain)};
     for (Cell& cell : resource_cells(entry.programs)) values.push_back(std::move(cell));
     options_.machine.row(values);
     if (!talks()) return;

@@ -30,7 +30,9 @@ struct Made {
   Accuracy accuracy;
 };
 
-Errors errors_of(const Finding& finding) { return {finding.error_over_bound, finding.l2_error}; }
+Errors errors_of(const Finding& finding) {
+  return {finding.error_over_bound, finding.l2_error, finding.rms_of_chain};
+}
 
 // One run as it will be timed, into a result full of NaN.
 Finding check(const Made& made, const Arena& arena, const Oracle& oracle, const Parallel& parallel) {

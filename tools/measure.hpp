@@ -27,6 +27,7 @@ struct MeasureOptions {
 struct Errors {
   double over_bound = -1;  // of the worst element
   double l2 = -1;          // of all, relative
+  double of_chain = 0;     // fp32's root mean square over that of a chain of multiply-adds; 0: not compared
 };
 
 struct Entry {

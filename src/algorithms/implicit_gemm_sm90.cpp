@@ -92,10 +92,11 @@ class ImplicitGemmSm90 : public Algorithm {
 
  private:
   // A transposed convolution as phases, with its epilogue, where results are stored by the copy engine.
+  // Planes are turned before and after; without an epilogue the backward_data that it is has better ways.
   static bool upsamples(const Problem& p) {
     const bool epilogue = !p.epilogue.residual && p.epilogue.pool.kind == PoolKind::none;
-    if (p.dimensions != 2 || p.direction != Direction::forward || p.layout != Layout::nhwc || !epilogue)
-      return false;
+    const bool planes = p.layout == Layout::nchw && p.epilogue.empty();
+    if (p.dimensions != 2 || p.direction != Direction::forward || !epilogue || planes) return false;
     const Problem asked = sm90::as_asked(p).problem;
     return sm90::without_phases(asked).empty() && !sm90::plain_stores(sm90::engine_problem(asked));
   }

@@ -100,7 +100,7 @@ def test_opcheck(shape, dtype, format, device):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("activation", ["relu", "relu6", "leaky_relu(0.1)", "sigmoid", "silu", "gelu", "gelu_tanh", "hardswish",
-                                        "clip(-0.5,1.25)"])
+                                        "hardsigmoid(0.2)", "clip(-0.5,1.25)"])
 def test_what_follows(activation, device):
     (x, w, b), geometry = arguments(SHAPES[0], torch.float32, device, torch.channels_last)
     r = torch.randn(2, 4, 7, 9, device=device)
@@ -115,6 +115,15 @@ def test_what_follows(activation, device):
     double = x.detach().cpu().double().requires_grad_()
     activation_of(activation)(F.conv2d(double, w.cpu().double(), b.cpu().double(), *geometry) + r.cpu().double()).sum().backward()
     torch.testing.assert_close(leaf.grad.cpu().double(), double.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ["clip(1)", "clip(a,b)", "clip(6,-1)", "clip(1,2,3)", "clip( -1,6)", "clip(+1,6)", "clip(-inf,1)",
+                                        "clip(0,1e999)", "leaky_relu()", "leaky_relu(x)", "leaky_relu(1_0)", "hardsigmoid", "relu7"])
+def test_a_malformed_activation_is_refused_with_gradients_and_without(activation):
+    (x, w, b), geometry = arguments(SHAPES[0], torch.float32, "cpu", torch.channels_last)
+    for leaf in (x, x.detach().clone().requires_grad_()):
+        with pytest.raises(faltung.BadProblem, match="clip|relu|hardsigmoid"):
+            ft.functional.conv2d(leaf, w, b, *geometry, activation=activation)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -1,4 +1,5 @@
 """The problem's words for activations, as PyTorch's functions."""
+import math
 import re
 
 import torch
@@ -14,6 +15,10 @@ ACTIVATIONS = {
 
 # In two dimensions a layer's activation may end with a pool, as in relu:maxpool3s2p1: its window, stride and padding.
 _POOL = re.compile(r"(?:^|:)maxpool(\d+)s(\d+)p(\d+)$")
+
+
+# As std::from_chars has it: no plus sign, blanks or underscores.
+_NUMBER = r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 
 
 def with_pool(word, window, stride, padding):
@@ -35,16 +40,24 @@ def pool_of(word):
     return (lambda y: y) if found is None else lambda y: F.max_pool2d(y, *map(int, found.groups()))
 
 
+def numbers_of(word, activation, count):
+    """Its finite numbers in parentheses, as the library reads them; None where it is another word, or reads otherwise."""
+    found = re.fullmatch(rf"{activation}\(({','.join([_NUMBER] * count)})\)", word)
+    numbers = [float(number) for number in found[1].split(",")] if found else []
+    return numbers if numbers and all(map(math.isfinite, numbers)) else None
+
+
 def activation_of(name):
     """The activation as a function of PyTorch's."""
     if _POOL.search(name):
         before, pool = activation_of(_POOL.sub("", name)), pool_of(name)
         return lambda y: pool(before(y))
-    if name.startswith("leaky_relu(") and name.endswith(")"):
-        return lambda y: F.leaky_relu(y, float(name[len("leaky_relu("):-1]))
-    if name.startswith("clip(") and name.endswith(")"):
-        least, most = map(float, name[len("clip("):-1].split(","))
-        return lambda y: F.hardtanh(y, least, most)  # whose gradient at a bound is relu's
+    if (slope := numbers_of(name, "leaky_relu", 1)) is not None:
+        return lambda y: F.leaky_relu(y, *slope)
+    if (slope := numbers_of(name, "hardsigmoid", 1)) is not None:
+        return lambda y: torch.clamp(y * slope[0] + 0.5, 0, 1)
+    if (bounds := numbers_of(name, "clip", 2)) is not None and bounds[0] <= bounds[1]:
+        return lambda y: F.hardtanh(y, *bounds)  # whose gradient at a bound is relu's
     if name not in ACTIVATIONS:
-        raise _c.BadProblem(f"faltung: activation is '{name}'; it is one of leaky_relu(0.01), clip(-1,6), {', '.join(filter(None, ACTIVATIONS))}")
+        raise _c.BadProblem(f"faltung: activation is '{name}'; it is one of leaky_relu(0.01), hardsigmoid(0.2), clip(-1,6), {', '.join(filter(None, ACTIVATIONS))}")
     return ACTIVATIONS[name]

@@ -53,11 +53,13 @@ bool turns_weights(const Problem& p) {
 }
 
 // y's gradient and the filter, both of them planes and to be pixels, are turned by one launch: a filter that
-// changes with every run is no longer on its way than the gradient.
+// changes with every run is no longer on its way than the gradient. That of a transposed convolution, which
+// alone has an epilogue, is packed once.
 bool turns_together(const Tiling& t, const Problem& p, const Problem& asked) {
   const i64 few = 2 * 16 / size_of(p.dtype);  // channels, which go by another way
-  return t.filter_as_it_is() && turns_weights(asked) && asked.layout == Layout::nchw && !is_volume(asked) &&
-         asked.c > few && asked.k > few && (turns_input(t, p) || turns_tensors(asked));
+  return t.filter_as_it_is() && asked.epilogue.empty() && turns_weights(asked) &&
+         asked.layout == Layout::nchw && !is_volume(asked) && asked.c > few && asked.k > few &&
+         (turns_input(t, p) || turns_tensors(asked));
 }
 
 // Of the filter as it is, as pixels.
@@ -358,8 +360,9 @@ Recipe recipe(const Formed& formed, const Problem& given, const DeviceInfo& devi
                                                  : gemm(t, p, asked, operands, chip));
   if (sums.parts > 0) recipe.steps.push_back(sum_channels(sums));
   if (turns_tensors(problem))
-    recipe.steps.push_back(to_planes("x's gradient to NCHW", problem.dtype, problem.n, problem.c,
-                                     problem.d * problem.h * problem.w, result, Place::y));
+    recipe.steps.push_back(to_planes(is_transposed(given) ? "result to NCHW" : "x's gradient to NCHW",
+                                     problem.dtype, problem.n, problem.c, problem.d * problem.h * problem.w,
+                                     result, Place::y));
   // The engine's input is y's gradient then, its output x's; of a transposed convolution x and y again.
   for (Step& step : recipe.steps) {
     if (backward && !is_transposed(given)) step.exchange(Place::x, Place::y);
