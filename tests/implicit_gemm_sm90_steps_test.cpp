@@ -126,6 +126,42 @@ TEST(ImplicitGemmSm90Steps, SumsOfChannelsAreTheKernelsOwnOfSixteenBitsInNhwc) {
   EXPECT_EQ(names.front(), "implicit_gemm");
 }
 
+// x goes through its scale and shift where the kernel has it in shared memory: no step, and no workspace.
+TEST(ImplicitGemmSm90Steps, ScaleAndShiftAreTheKernelsOwnOfSixteenBitsInNhwc) {
+  static const FakeDevice hopper("fake:hopper", "sm_90a");
+  const Algorithm& algorithm = find_algorithm("implicit_gemm_sm90");
+  for (const char* text : {"fwd:n8c64h13w11k200r3s3:pad1:f16:nhwc:affine_relu:bias:relu",
+                           "fwd:n8c64h13w11k64r3s3:pad1:bf16:nhwc:affine_relu:stats",
+                           "fwd:n2c512h9w7k256r3s3:st2:pad1:bf16:nhwc:affine",
+                           "fwd:n8c64h16w16k256r1s1:xpitch72:f16:nhwc:affine_relu:residual",
+                           "fwd:n2c96h15w13k192r3s3:pad1:g6:f16:nhwc:affine_relu",
+                           "fwd:n2c64h12w12k64r3s3:pad1:f16:nhwc:affine_relu:maxpool2"}) {
+    const Problem p = parse_problem(text);
+    for (const Candidate& c : algorithm.candidates(p, {hopper.info(), 1})) {
+      const Recipe recipe = c.recipe();
+      EXPECT_EQ(recipe.workspace_bytes, c.workspace_bytes) << c.kernel();
+      EXPECT_EQ(c.workspace_bytes,
+                algorithm.candidate(without_affine(p), c.config, {hopper.info(), 1}).workspace_bytes)
+          << c.kernel();
+      for (const Step& step : recipe.steps) EXPECT_NE(step.name, "scale and shift") << c.kernel();
+      const Launch& gemm = std::get<Launch>(recipe.steps.front().work);
+      const auto& members = gemm.arguments.back().addresses;
+      for (const Place place : {Place::scale, Place::shift}) {
+        EXPECT_EQ(std::count_if(members.begin(), members.end(),
+                                [&](const StepArgument::Member& m) { return m.address.slot.place == place; }),
+                  1)
+            << c.kernel();
+      }
+    }
+  }
+  for (const char* text :
+       {"fwd:n2c64h12w12k64r3s3:pad1:f32:nhwc:affine", "fwd:n2c60h12w12k64r3s3:pad1:f16:nhwc:affine",
+        "fwd:n2c64h12w12k64r3s3:pad1:f16:nchw:affine", "fwd:n2c8h12w12k64r3s3:pad1:f16:nhwc:affine",
+        "fwd:n2c64h12w12k64r3s3:pad1:xpitch68:f16:nhwc:affine",
+        "fwd:n2c64d3h12w12k64t3r3s3:pad1:f16:nhwc:affine"})
+    EXPECT_EQ(steps_on_hopper(text).front(), "scale and shift") << text;
+}
+
 // Of a 1x1 filter with strides the pixels that it takes are computed alone, and spread; a filter that has to
 // be turned comes with the gradient.
 TEST(ImplicitGemmSm90Steps, StridesInPlanes) {

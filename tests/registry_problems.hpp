@@ -133,6 +133,16 @@ inline std::vector<Problem> affine_problems() {
   }
   for (const char* type : {"f32:nchw", "f16:nhwc"})
     problems.push_back(parse_problem(std::string("n2c16h9w10k24r3s3:pad1:xpitch40:affine_relu:") + type));
+  // Where Hopper's kernels read x through them: several blocks of channels, the last one not whole; tiles
+  // beyond the image, and some that have none of its edge.
+  for (const char* shape :
+       {"n3c72h35w21k64r3s3:pad1:affine_relu:stats", "n2c136h19w23k40r3s3:st2:pad1:affine_relu",
+        "n2c128h13w10k144r1s1:affine:residual", "n2c64h18w17k64r5s3:dil2x1:pad2.1.0.3:affine_relu",
+        "n2c96h15w13k192r3s3:pad1:g6:affine_relu", "n2c64h17w16k64r3s3:st2x1:pad1:affine:bias:relu",
+        "n2c80h14w18k48r1s1:st2:affine_relu:bias"}) {
+    for (const char* type : {":f16:nhwc", ":bf16:nhwc"})
+      problems.push_back(parse_problem(std::string(shape) + type));
+  }
   return problems;
 }
 

@@ -47,6 +47,10 @@ inline constexpr const char* kProblems[] = {
     "fwd:n32c1024h7w7k1024r3s3:pad1:g16:f16:nchw:residual",
     "fwd:n2c96h15w13k192r3s3:pad1:g6:f16:nhwc:residual",
     "fwd:n2c64h16w16k64r3s3:pad1:g8:f32:nhwc:math=tf32:bias",
+    "fwd:n32c64h56w56k64r3s3:pad1:f16:nhwc:affine_relu:stats",
+    "fwd:n32c128h56w56k128r3s3:st2:pad1:bf16:nhwc:affine_relu",
+    "fwd:n32c256h56w56k64r1s1:f16:nhwc:affine:bias:residual:relu",
+    "fwd:n2c96h15w13k192r3s3:pad1:g6:bf16:nhwc:affine_relu",
 };
 
 // Kinds that few problems have.
@@ -101,6 +105,14 @@ inline constexpr struct {
     {"fwd:n32c128h28w28k128r3s3:pad1:bf16:nchw:residual:stats", "patch_bt128x8x16_k64_pp_xs2_ws6"},
     {"fwd:n32c256h28w28k512r1s1:f16:nchw:bias:residual:stats", "planes_bt160x128_k64_pp_px_st3"},
     {"fwd:n32c256h28w28k512r1s1:f16:nchw:stats", "planes_bt64x256_k64_pp_st4"},
+    {"fwd:n32c64h56w56k64r3s3:pad1:f16:nhwc:affine_relu", "patch_bt64x8x28_k64_pp_xs2_wres"},
+    {"fwd:n32c64h56w56k64r3s3:pad1:bf16:nhwc:affine_relu:residual:relu:stats",
+     "patch_bt64x8x32_k64_pp_xs2_ws8"},
+    {"fwd:n32c64h56w56k64r3s3:pad1:f16:nhwc:affine:bias:gelu", "patch_bt64x8x16_k64_co_px_xs2_ws8"},
+    {"fwd:n32c256h56w56k64r1s1:bf16:nhwc:affine_relu:stats", "im2col_bt64x256_k64_pp_st4"},
+    {"fwd:n32c256h56w56k128r3s3:st2:pad1:f16:nhwc:affine_relu:stats", "im2col_bt128x128_k64_co_st4"},
+    {"fwd:n2c640h128w128k320r1s1:f16:nhwc:affine_relu:bias:relu", "im2col_bt160x256_k64_co_px_st3_us2"},
+    {"fwd:n2c256h14w14k256r3s3:pad1:bf16:nhwc:affine_relu", "patch_bt128x8x7_k64_co_xs1_ws12_sk4"},
 };
 
 // What NCHW as it is serves, by shifted sums.

@@ -126,6 +126,9 @@ struct KernelConfig {
   bool volume = false;
   int t = 1, dilation_d = 1;
 
+  // x is read through a scale and a shift of its channels, and a ReLU; some taps reach beyond the image.
+  bool affine = false, affine_relu = false, affine_pads = false;
+
   bool stats = false;  // each channel's results are added up, and their squares, as they are stored
 
   Pooling pooling = Pooling::none;                   // stride 2
@@ -164,7 +167,7 @@ struct KernelConfig {
   // Warps of their own make pixels ready for the matrix units.
   FALTUNG_BOTH constexpr bool prepares() const {
     if (through_registers()) return false;
-    return parts == 2 || tile.bring == Bring::turned || tile.bring == Bring::fetch;
+    return parts == 2 || affine || tile.bring == Bring::turned || tile.bring == Bring::fetch;
   }
   // Each of a tap, of a block of channels.
   FALTUNG_BOTH constexpr int weight_buffers() const {

@@ -12,6 +12,9 @@
 // high x high + high x low + low x high makes nearly an fp32 product, whose sums are rounded now and then
 // (sums_apart.cuh). The weights come prepared: K rows of high parts, then K of low ones.
 //
+// 16-bit pixels may go through a scale and a shift of their channels: warps do that where they lie, too
+// (bring/affine.cuh).
+//
 // A cluster of kSplit blocks may compute one tile: each sums over its share of the channel blocks, then each
 // adds up its share of the tile (store/split.cuh).
 //
@@ -141,7 +144,8 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
                   const __grid_constant__ Outputs outputs, const __grid_constant__ Params p) {
   constexpr int kRawBuffers = kRowSlots * raw_stride(kConfig);
   constexpr int kChannelSumBytes = kConsumers * channel_sum_bytes(kConfig);
-  constexpr int kConsumerRegisters = kPrepares ? 256 - kBringRegisters : 232;
+  constexpr int kProducers = (threads(kConfig) - 256) / 32 - kPrepareWarps;  // warps
+  constexpr int kConsumerRegisters = threads(kConfig) == 512 ? 256 - kBringRegisters : (504 - kBringRegisters) / 2;
   extern __shared__ unsigned char memory[];
   const unsigned base = (smem_address(memory) + 1023) / 1024 * 1024;
   const unsigned stages = base + kSlots * kSlotStride, staging = stages + kStages * kStageStride,
@@ -163,7 +167,6 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
     const Memory m = {base, stages, staging, raws, sums};
     produce(x_map, w_map, p, m, barriers);
     if constexpr (kPrepares) {
-      constexpr int kProducers = 8 - kPrepareWarps;
       const int preparer = threadIdx.x - (threadIdx.x < 128 ? kProducers * 32 : 256 + kProducers * 32);
       if (preparer >= 0) prepare(p, m, barriers, preparer);
     }

@@ -18,10 +18,6 @@ constexpr int kSlack = 1024;
 
 FALTUNG_BOTH constexpr long long aligned(long long bytes, int to) { return (bytes + to - 1) / to * to; }
 
-FALTUNG_BOTH constexpr int threads(const KernelConfig& c) {
-  return c.tile.bring != Bring::shift && c.prepares() ? 512 : 384;
-}
-
 // ---------------------------------------------------------------------------------------- instructions
 
 // The matrix units cut each sum that they write. Of two parts, which make nearly fp32, the products of a tap
@@ -43,6 +39,22 @@ FALTUNG_BOTH constexpr int taps_together(const KernelConfig& c) {
 // Registers of a thread for sums.
 FALTUNG_BOTH constexpr int sum_registers(const KernelConfig& c) {
   return c.tile.sums() + (sums_apart(c) ? columns(c) : 0);
+}
+
+// --------------------------------------------------------------------------------------------- warps
+
+// Those that make pixels ready are a warpgroup more. Of 512 threads each starts with 128 registers, where an
+// instruction's sums must fit: beside wider ones, and beside many, x is scaled by those warps that would
+// idle.
+FALTUNG_BOTH constexpr bool idle_warps_prepare(const KernelConfig& c) {
+  return c.affine && (columns(c) > 200 || c.tile.sums() > 128);
+}
+FALTUNG_BOTH constexpr int threads(const KernelConfig& c) {
+  return c.tile.bring != Bring::shift && c.prepares() && !idle_warps_prepare(c) ? 512 : 384;
+}
+// Beside a warp that brings pixels, and of patches one that brings weights.
+FALTUNG_BOTH constexpr int prepare_warps(const KernelConfig& c) {
+  return (threads(c) - 256) / 32 - (c.tile.flat() ? 1 : 2);
 }
 
 // ------------------------------------------------------------------------------------------ operands

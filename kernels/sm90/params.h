@@ -45,6 +45,8 @@ struct Params {
   Depth depth;                // volumes
   int weights_rest;           // no kernel that may still run writes them
   float* channel_sums;        // [parts][2][k]: of results and of their squares
+  const float* scale;         // of x's channels,
+  const float* shift;         //   which are read through them
 };
 
 // Of shift_gemm.

@@ -155,6 +155,7 @@ class ImplicitGemmSm90 : public Algorithm {
     if (p.training == Training::stats) return p.epilogue.pool.kind == PoolKind::none;
     return p.training == Training::drelu && !sm90::has_phases(sm90::as_asked(p).problem);
   }
+  bool reads_affine(const Problem& p, const Target&) const override { return sm90::reads_affine(p); }
   // Whether sums are a step behind a kernel of the tiling: it cannot take them, or has no room for them.
   static bool sums_apart(const Formed& formed, const Problem& given) {
     return given.training == Training::stats &&

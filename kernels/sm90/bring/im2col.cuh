@@ -1,7 +1,7 @@
 // The copy engine gathers the pixels of a tile for one tap at a time: any stride.
 #pragma once
 #include "kernels/sm90/bring/flat.cuh"
-#include "kernels/sm90/bring/split.cuh"
+#include "kernels/sm90/bring/ready.cuh"
 
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {
@@ -23,5 +23,5 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
 }
 
 __device__ __forceinline__ void prepare(const Params& p, const Memory& m, Barriers& barriers, int thread) {
-  split_slots(p, m.slots, barriers, thread);
+  make_ready<GatheredPixels>(p, m, barriers, thread);
 }

@@ -2,7 +2,7 @@
 // taps. A tap is a view of the patch, a shifted start address, since the swizzle acts on absolute
 // shared-memory addresses.
 #pragma once
-#include "kernels/sm90/bring/split.cuh"
+#include "kernels/sm90/bring/ready.cuh"
 #include "kernels/sm90/bring/weights.cuh"
 
 __device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Params& p, unsigned slots,
@@ -39,5 +39,5 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
 }
 
 __device__ __forceinline__ void prepare(const Params& p, const Memory& m, Barriers& barriers, int thread) {
-  split_slots(p, m.slots, barriers, thread);
+  make_ready<PatchPixels>(p, m, barriers, thread);
 }

@@ -2,7 +2,7 @@
 // pixel.
 #pragma once
 #include "kernels/sm90/bring/flat.cuh"
-#include "kernels/sm90/bring/split.cuh"
+#include "kernels/sm90/bring/ready.cuh"
 
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {
@@ -15,5 +15,5 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
 }
 
 __device__ __forceinline__ void prepare(const Params& p, const Memory& m, Barriers& barriers, int thread) {
-  split_slots(p, m.slots, barriers, thread);
+  make_ready<AllPixels>(p, m, barriers, thread);
 }

@@ -4,9 +4,6 @@
 #include "kernels/sm90/tf32.cuh"
 #include "kernels/sm90/words.cuh"
 
-constexpr int kPrepareWarps = kFlat ? 7 : 6;  // beside a warp that produces, or two
-constexpr int kBringRegisters = kParts == 2 && kSplit > 1 ? 48 : 40;
-
 // Rounds the pixels of each slot to the matrix units' 10 bits of mantissa and writes the rest to the second
 // part. Elements stay in their places, so the swizzle does not matter.
 __device__ __forceinline__ void split_slots(const Params& p, unsigned slots, Barriers& barriers, int thread) {

@@ -24,7 +24,8 @@ struct Bringer {
 };
 const Bringer& bringer(Bring bring);
 
-// Warps round 32-bit pixels where they lie, and write what rounding took away apart.
+// Warps round 32-bit pixels where they lie, and write what rounding took away apart; or take 16-bit ones
+// through x's scale and shift.
 double splitting(const Tiling& tiling, const Problem& problem, const Traffic& traffic);
 
 namespace patch {

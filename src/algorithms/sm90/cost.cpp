@@ -167,7 +167,9 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   double tile = std::max({w.products, load, preparation, rates.port * (w.operands + w.loaded / kShared)});
   // A buffer is filled again once its products are through; those of turned patches are warps' own.
   if (t.bring != Bring::turned)
-    tile = std::max(tile, (w.fills * (kLoadFirst + rates.load_more * few) + w.products) / t.pixel_slots);
+    tile = std::max(
+        tile, (w.fills * (kLoadFirst + rates.load_more * few) + w.products + (c.affine ? preparation : 0)) /
+                  t.pixel_slots);
   if (!t.resident() && c.element_bytes() == 2) tile *= kStreamed;
   // Of narrow rows a stage of weights holds few products, and each waits for its barriers.
   if (!t.resident() && (t.bring == Bring::patch || t.bring == Bring::im2col) && w.row < 128)
@@ -186,7 +188,10 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
   const double cycles = tiles + rates.end * epilogue;
   const double busy = std::min(1.0, waves * w.products * std::min(1.0, count / multiprocessors) / cycles);
   // Nothing hides it.
-  const double first = (reads_input(t, p) ? preparation / w.blocks : 0) + kept_cycles(c);
+  const double first = (reads_input(t, p) ? preparation / w.blocks
+                        : c.affine        ? preparation / w.fills
+                                          : 0) +
+                       kept_cycles(c);
   const double arithmetic = (cycles + kLatency + first) / (kClock * (1 + rates.cool * (1 - busy)));
   const double bytes = bytes_ms(t, c, p, rates);
   Estimate e;
@@ -210,7 +215,8 @@ double overlapped_ms(double arithmetic, double bytes, double lost) {
   return std::max(arithmetic, bytes) + lost * std::min(arithmetic, bytes) + kLaunch;
 }
 
-double splitting(const Tiling&, const Problem&, const Traffic& w) {
+double splitting(const Tiling& t, const Problem& p, const Traffic& w) {
+  if (reads_affine(p)) return w.pixel_rows * w.row / (kScaled * prepare_warps(kernel_config(t, p)));
   return w.parts == 2 ? w.pixel_rows * w.row / kPrepare : 0;
 }
 

@@ -192,7 +192,7 @@ string unfit(const Tiling& t, const Problem& p) {
   if (!why.empty()) return why;
   const KernelConfig config = kernel_config(t, p);
   // 512 threads start with 128 registers each, where an instruction's sums must fit with some others.
-  if (config.prepares() && columns(config) > 200)
+  if (config.prepares() && !idle_warps_prepare(config) && columns(config) > 200)
     return "warps that prepare pixels leave registers for an N side up to 200";
   for (const auto check : {unfit_pitch, unfit_stores, unfit_apart, unfit_filter, unfit_phases, unfit_split,
                            unfit_buffers, unfit_memory}) {

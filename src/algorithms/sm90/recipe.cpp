@@ -156,6 +156,10 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   if (sums_channels(t, p))
     members.push_back(
         {offsetof(Params, channel_sums), {{Place::workspace, operands.channel_sums}, Access::write}});
+  if (reads_affine(p)) {
+    members.push_back({offsetof(Params, scale), {Place::scale, Access::read}});
+    members.push_back({offsetof(Params, shift), {Place::shift, Access::read}});
+  }
   // What a kernel does not use is some map.
   const Mapped w = read(w_map(t, p, packed_taps(p, asked)), operands.w);
   const Mapped x = reads_input(t, p) ? w : read(x_map(t, p), operands.x);

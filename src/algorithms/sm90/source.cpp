@@ -102,6 +102,7 @@ class KernelConfigText {
         line("residual_after", c.residual_after);
     line("gates", c.gates);
     if (c.stats) line("stats", 1);
+    if (c.affine) line("affine", 1), line("affine_relu", c.affine_relu), line("affine_pads", c.affine_pads);
     line("pooling", c.pooling == Pooling::max    ? "Pooling::max"
                     : c.pooling == Pooling::none ? "Pooling::none"
                                                  : "Pooling::average");

@@ -54,7 +54,7 @@ int pixels_a_store(const Tiling& t, const Problem& p) {
 // kernels/sm90/channel_sums.cuh.
 bool keeps_results(const KernelConfig& c) {
   const bool way = c.way == Way::bulk || c.way == Way::rows || c.way == Way::planes;
-  const bool room = c.tile.sums() <= 128 && !c.prepares();
+  const bool room = c.tile.sums() <= 128 && (c.affine || !c.prepares());
   return way && room && c.pooling == Pooling::none && !c.tile.phased() && !c.volume;
 }
 
@@ -113,6 +113,9 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   if (t.bring == Bring::shift) c.walks = shift::windows(t, p) > 1;
   if (t.bring == Bring::fetch) fetch::specialise(c, t, p);
   if (t.bring == Bring::turned) turned::specialise(c, t, p);
+  c.affine = reads_affine(p) && (t.bring == Bring::patch || t.bring == Bring::im2col);
+  c.affine_relu = c.affine && p.affine == Affine::affine_relu;
+  c.affine_pads = c.affine && pads(p);
   c.stats = p.training == Training::stats && keeps_results(c);
   return c;
 }
@@ -210,6 +213,10 @@ bool whole_images(const Tiling& t, const Problem& p) {
 
 bool alternates(const Tiling& t, const Problem& p) { return whole_images(t, p) && is_alternating(t, p); }
 
+bool reads_affine(const Problem& p) {
+  const bool pixels = p.layout == Layout::nhwc && p.c % 8 == 0 && p.c > 8 && p.x_pitch % 8 == 0;
+  return has_affine(p) && is_plain(p) && p.direction == Direction::forward && p.dtype != DType::f32 && pixels;
+}
 bool sums_channels(const Tiling& t, const Problem& p) {
   return p.training == Training::stats && kernel_config(t, p).stats;
 }

@@ -128,6 +128,9 @@ bool brings_residual(const Tiling& tiling, const Problem& problem);
 // together and aligned.
 bool whole_images(const Tiling& tiling, const Problem& problem);
 
+// Whether kernels read x through its scale and shift: pixels of 16 bits as they lie, not so few channels that
+// these are gathered first.
+bool reads_affine(const Problem& problem);
 // Whether the kernel adds up its results' channels, and their squares.
 bool sums_channels(const Tiling& tiling, const Problem& problem);
 // Whether all of a block's tiles have the same channels, of weights or of sums that stay.
