@@ -3,7 +3,8 @@
 
 Each model, of torchvision or of network_modules.py, is exported to ONNX with random weights, normalized by a few batches so that no activation
 grows without bound. faltung runs the file; PyTorch runs the module in channels_last, as it is (eager), captured (a CUDA
-graph) and compiled. Errors are those of the output against PyTorch in f32, relative to its largest element.
+graph) and compiled. Errors are those of the output against PyTorch in f32, relative to its largest element. Ready is what faltung takes, from a
+store that is empty, to load, choose and run the first time: kernels are the shipped ones, or compiled and tried.
 
     bench/torch_networks.py --models resnet50 --batches 1,32 --faltung build/tools/faltung --folder build/networks
     bench/torch_networks.py --rows resnet50:1,resnet50:32,unet:8 --compile max-autotune   all rows' compilers at once, then each timed alone
@@ -19,6 +20,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 
 import numpy
@@ -128,9 +130,10 @@ def torch_functions(model, inputs, dtype, mode):
     return ways, half, took
 
 
-def run(words, log):
+def run(words, log, store=None):
     begin = time.perf_counter()
-    result = subprocess.run([str(w) for w in words], capture_output=True, text=True)
+    env = dict(os.environ, FALTUNG_STORE=store) if store else None
+    result = subprocess.run([str(w) for w in words], capture_output=True, text=True, env=env)
     text = f"$ {' '.join(map(str, words[1:]))}   ({time.perf_counter() - begin:.1f} s)\n{result.stdout}{result.stderr}\n"
     with open(log, "a") as file:
         file.write(text)
@@ -159,9 +162,9 @@ def row(args, name, batch, size=None):
     else:
         export(model, shapes, file)
 
-    def faltung(what, batch, *more):
+    def faltung(what, batch, *more, store=None):
         sizes = [word for key, shape in shapes.items() for word in ("--size", f"{key}=" + "x".join(map(str, (batch, *shape))))]
-        return run([args.faltung, "network", what, file, *sizes, *where, *more], log)
+        return run([args.faltung, "network", what, file, *sizes, *where, *more], log, store)
     if args.verify:
         print("verify:", faltung("verify", 1).strip().splitlines()[-1], flush=True)
     inputs, given = draw(shapes, batch), []
@@ -181,16 +184,18 @@ def row(args, name, batch, size=None):
         print(text.strip().splitlines()[-1], flush=True)
         error = float("nan")
     theirs = difference(half, y)
-    with beside.turn():
+    with beside.turn(), tempfile.TemporaryDirectory() as empty:
+        first = faltung("run", batch, *given, store=empty)
         bench = faltung("bench", batch, "--no-check")
         if args.explain:
             faltung("explain", batch)
         ways["graph"] = captured(ways["eager"])
         times = {how: median_ms(function) for how, function in ways.items()}
+    ready = sum(first_ms(first, pattern) for pattern in ("loaded in", "planned in", "first run")) / 1e3
     values = [first_ms(bench, r"faltung \S+:"), first_ms(bench, "in a graph of its own:"), first_ms(bench, "launched step by step:"),
               times["eager"], times["graph"], times.get("compiled", float("nan"))]
     print(f"{name + ' b' + str(batch) + (f' {size}²' if size else ''):24} " + " ".join(f"{v:8.4f}" for v in values) +
-          f" {error:9.2e} {theirs:9.2e}  compiled in {took:.0f} s", flush=True)
+          f" {error:9.2e} {theirs:9.2e}  ready in {ready:.2f} s, compiled in {took:.0f} s", flush=True)
 
 
 def main():

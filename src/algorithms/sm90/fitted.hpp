@@ -40,7 +40,7 @@ constexpr double kShared = 128;      // bytes a cycle that are written while the
 
 // 32-bit pixels that warps split in two parts.
 constexpr double kPrepare = 11;     // bytes a cycle
-constexpr double kScaled = 6;       //   of a warp that takes 16-bit pixels through scale and shift: counted
+constexpr double kScaled = 3.4;     //   of a warp that takes 16-bit pixels through scale and shift: measured
 constexpr double kPrepared = 1280;  // cycles until a gathered slot's low parts are there
 
 // The epilogue.
