@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # File, section, lists, the peer, the picture, and what it is called.
 PICTURES = [("h200.md", "f16 NHWC", ("resnet50", "lux_relu"), "cuDNN", "ratios", "h200-f16-nhwc"),
             ("h200.md", "f16 NCHW", ("resnet50", "lux_relu"), "cuDNN", "times", "h200-f16-nchw"),
-            ("cpu.md", "batch 4, f32 NHWC", ("resnet50",), "oneDNN", "ratios", "cpu-f32-nhwc")]
+            ("cpu_zen4.md", "batch 4, f32 NHWC", ("resnet50",), "oneDNN", "ratios", "cpu-f32-nhwc")]
 
 
 def rows_of(text, title, peer):

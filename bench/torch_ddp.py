@@ -2,12 +2,14 @@
 """What a second GPU brings: ResNet-50 in training, patched, by DistributedDataParallel.
 
     torchrun --nproc-per-node 2 bench/torch_ddp.py
+    torchrun --nproc-per-node 2 bench/torch_ddp.py --graphs   each process's step is a CUDA graph, the exchange of gradients with it
     torchrun --nproc-per-node 2 bench/torch_ddp.py --shared   without a second one: both processes on one GPU, through gloo, for the gradients
 
 prints images a second on one GPU and on all, patched and by PyTorch alone, and how far the gradients are from those of one GPU on the joint batch. The bound: twice
 the l2 distance, parameter by parameter, between PyTorch's own gradients in bf16 and in f32 on the joint batch. Batch norm is in
 evaluation mode for that comparison, since its statistics are each GPU's own: buffers are not broadcast."""
 import argparse
+import contextlib
 import copy
 import os
 import sys
@@ -48,6 +50,21 @@ def ms_a_step(step, device, steps, blocks=5):
     return sorted(times[1:])[blocks // 2]
 
 
+def captured(step):
+    """The step as a CUDA graph; before, as DistributedDataParallel wants it, eleven steps on another stream."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(11):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):  # NCCL's own thread asks for events meanwhile
+        step()
+    return graph.replay
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="resnet50", choices=MODELS)
@@ -56,6 +73,7 @@ def main():
     parser.add_argument("--steps", type=int, default=10, help="in a block, of which there are six")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu shows that it runs")
     parser.add_argument("--shared", action="store_true", help="all processes on the first GPU, through gloo: gradients are compared, nothing is timed")
+    parser.add_argument("--graphs", action="store_true", help="steps are captured as CUDA graphs")
     parser.add_argument("--compared", type=int, default=8, help="images of each GPU whose gradients are compared")
     options = parser.parse_args()
     options.compared = min(options.compared, options.batch)
@@ -99,16 +117,20 @@ def main():
         return step
 
     def spread(model):
-        """The module that runs on all."""
-        return DistributedDataParallel(model, device_ids=[torch.device(device)] if on_cuda else None, broadcast_buffers=False, gradient_as_bucket_view=True)
+        """The module that runs on all. Made on another stream, as capturing wants it."""
+        with torch.cuda.stream(torch.cuda.Stream()) if options.graphs else contextlib.nullcontext():
+            whole = DistributedDataParallel(model, device_ids=[torch.device(device)] if on_cuda else None, broadcast_buffers=False, gradient_as_bucket_view=True)
+        synchronize(options.device)
+        return whole
 
     def compare(who, model):
-        alone = ms_a_step(step_of(model), device, options.steps)
+        made = captured if options.graphs else lambda step: step
+        alone = ms_a_step(made(step_of(model)), device, options.steps)
         distributed.barrier()
         whole = spread(model)
-        both = ms_a_step(step_of(whole), device, options.steps)
+        both = ms_a_step(made(step_of(whole)), device, options.steps)
         distributed.barrier()
-        say(f"{who}, {options.model}, batch {options.batch}: {alone:.2f} ms a step on one, {both:.2f} ms on {world}: "
+        say(f"{who}, {options.model}, batch {options.batch}{', captured' * options.graphs}: {alone:.2f} ms a step on one, {both:.2f} ms on {world}: "
             f"{1e3 * world * options.batch / both:.0f} images a second, {world * alone / both:.3f} times as many")
         return whole
     model.train()

@@ -216,6 +216,7 @@ def compile_model(options):
                   f"{before / after:.2f} times as fast; error {error(compiled()):.1e}; ready after {took:.1f} s", flush=True)
             if options.rows:
                 print_kernels(compiled, f"{options.model} by {options.backend}")
+                print(torch._dynamo.utils.compile_times(repr="str", aggregate=True))
 
 
 def compile_beside(options):
@@ -358,7 +359,7 @@ def main():
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--parts", action="store_true", help="train: also what the host takes")
     parser.add_argument("--graphs", action="store_true", help="train: also the step in a CUDA graph, and by torch.cuda.make_graphed_callables")
-    parser.add_argument("--rows", action="store_true", help="print every layer, or with --vs every kernel, too")
+    parser.add_argument("--rows", action="store_true", help="print every layer too; of compile every kernel, and without --vs what the compiler's stages took")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     if options.what == "compile" and options.vs and beside.LOCK not in os.environ:

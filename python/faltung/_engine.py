@@ -28,16 +28,18 @@ class Report(namedtuple("Report", "kernel outcome why predicted_ms ms ms_min ms_
     __slots__ = ()
 
 
-class Choice(namedtuple("Choice", "kernel source reports text")):
-    """The chosen ``kernel``, its ``source`` (lock, forced, store or model) and the ``reports``, best first."""
+class Choice(namedtuple("Choice", "kernel source reports text problem device")):
+    """The chosen ``kernel``, its ``source`` (lock, forced, store or model) and the ``reports``, best first, for the ``problem`` on the
+    ``device``."""
     __slots__ = ()
 
     def __str__(self):
         return self.text
 
 
-def _choice(kernel, source, reports, text):
-    return Choice(kernel, source, [Report(*report) for report in reports], text)
+def _choice(answer, problem, device):
+    kernel, source, reports, text = answer
+    return Choice(kernel, source, [Report(*report) for report in reports], text, _c.canonical(problem), str(device))
 
 
 _engine = None
@@ -135,10 +137,10 @@ def find(problem, device="cpu", budget="2s", **request):
     result, which later plans use. Returns a :class:`Choice`. Ctrl-C ends it, and what was measured by then is kept;
     ``progress(done, total, kernel)`` is called before each trial, and ends the find by returning False. The rest of the
     request is that of :func:`plan`."""
-    return _choice(*engine().find(*_question(problem, device, budget=budget, **request)))
+    return _choice(engine().find(*_question(problem, device, budget=budget, **request)), problem, device)
 
 
 def explain(problem, device="cpu", **request):
     """One report for each algorithm: chosen, slower by how much, or why not. Measures no kernel. Returns a
     :class:`Choice`; print it."""
-    return _choice(*engine().explain(*_question(problem, device, **request)))
+    return _choice(engine().explain(*_question(problem, device, **request)), problem, device)

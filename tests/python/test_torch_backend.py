@@ -23,6 +23,20 @@ def test_a_patched_model_is_compiled_whole():
         close(torch.compile(model, fullgraph=True, backend="aot_eager")(x), before)
 
 
+def test_inductors_processes_start_before_layers_are_measured(monkeypatch):
+    """Where Triton's kernels will be compiled, which is told here of tensors on the CPU."""
+    from torch._inductor import async_compile, compile_fx
+    told = []
+    monkeypatch.setattr(async_compile, "maybe_warm_pool", lambda: told.append("processes"))
+    monkeypatch.setattr(ft._backend, "replace", lambda *arguments, **keywords: told.append("layers"))
+    monkeypatch.setattr(compile_fx, "compile_fx", lambda graph, *arguments, **keywords: graph.forward)
+    for on_cuda in (False, True):
+        monkeypatch.setattr(ft._backend, "_is_on_cuda", lambda inputs: on_cuda)
+        torch._dynamo.reset()
+        assert torch.compile(lambda x: x + 1, backend=ft.compile_graph)(torch.ones(3, requires_grad=True)).sum() == 6
+    assert told == ["layers", "processes", "layers"]
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_backend_fuses_and_keeps_gradients(device):
     """Without inductor's C++ compiler: the graph that it would get, run as it is."""

@@ -1,6 +1,7 @@
 """torch.ops.faltung: results, gradients of any order, fake tensors, autocast, refusals. On the CPU, and on CUDA where there is a
 device."""
 import os
+import random
 
 import pytest
 
@@ -78,24 +79,34 @@ def test_gradients_of_gradients(shape, device):
     difference_check(gradient, (x, w, dy))
 
 
+def opcheck_cases():
+    """Of the product of families, groups, dtypes and formats (of which one dimension has one) all where FALTUNG_TEST_FULL is set, or else so
+    many that each family, dtype, format and number of groups is likely among them; FALTUNG_TEST_SEED draws others."""
+    def shape(dimensions, groups, *more):
+        return (4, (5, 4, 3)[:dimensions], 8, (3, 2, 1)[:dimensions], (2, 1, 1)[:dimensions], (1, 0, 0)[:dimensions], (1, 2, 1)[:dimensions], groups, *more)
+    product = [(shape(dimensions, groups, *more), dtype, format) for dimensions in (1, 2, 3) for more in ((), ((1, 0, 0)[:dimensions],))
+               for groups in (1, 2, 4) for dtype in DTYPES for format in FORMATS[:1 + (dimensions > 1)]]
+    return product if os.environ.get("FALTUNG_TEST_FULL") else random.Random(os.environ.get("FALTUNG_TEST_SEED", "1")).sample(product, 12)
+
+
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[2], SHAPES[4], SHAPES[7], TRANSPOSED[1]], ids=str)
+@pytest.mark.parametrize("shape, dtype, format", opcheck_cases(), ids=str)
 def test_opcheck(shape, dtype, format, device):
-    if (dtype, format) != (DTYPES[0], FORMATS[0]) and shape is not SHAPES[2]:
-        pytest.skip("of one shape alone")
     (x, w, b), geometry = arguments(shape, dtype, device, format)
     _, geometry = of_torch(shape, geometry)
-    conv, input_grad, weight_grad, fused = (getattr(ops, name_of(shape) + suffix).default
-                                            for suffix in ("", "_input_grad", "_weight_grad", "_fused"))
+    conv, input_grad, weight_grad, fused, layer = (getattr(ops, name_of(shape) + suffix).default
+                                                   for suffix in ("", "_input_grad", "_weight_grad", "_fused", "_layer"))
     y = conv(x, w, b, *geometry)
     utilities = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
     grad = [t.detach().requires_grad_() for t in (x, w, b)]
+    norm = [torch.linspace(0.5, 1.5, shape[2], device=device) for _ in range(4)]  # scale, shift, mean, variance
     torch.library.opcheck(conv, (*grad, *geometry), test_utils=utilities)
     torch.library.opcheck(input_grad, (y, grad[1], list(x.shape), *geometry), test_utils=utilities)
     torch.library.opcheck(weight_grad, (y, grad[0], list(w.shape), *geometry), test_utils=utilities)
     torch.library.opcheck(fused, (x, w, b, y, *geometry, "relu"), test_utils=utilities)
+    torch.library.opcheck(layer, (x, w, b, *norm, y, *geometry, 1e-5, "silu"), test_utils=utilities)
+    if len(x.shape) == 4:
+        torch.library.opcheck(layer, (x, w, None, *[None] * 4, None, *geometry, 0.0, "relu:maxpool2s1p0"), test_utils=utilities)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -117,13 +128,41 @@ def test_what_follows(activation, device):
     torch.testing.assert_close(leaf.grad.cpu().double(), double.grad, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("activation", ["clip(1)", "clip(a,b)", "clip(6,-1)", "clip(1,2,3)", "clip( -1,6)", "clip(+1,6)", "clip(-inf,1)",
-                                        "clip(0,1e999)", "leaky_relu()", "leaky_relu(x)", "leaky_relu(1_0)", "hardsigmoid", "relu7"])
-def test_a_malformed_activation_is_refused_with_gradients_and_without(activation):
-    (x, w, b), geometry = arguments(SHAPES[0], torch.float32, "cpu", torch.channels_last)
-    for leaf in (x, x.detach().clone().requires_grad_()):
-        with pytest.raises(faltung.BadProblem, match="clip|relu|hardsigmoid"):
-            ft.functional.conv2d(leaf, w, b, *geometry, activation=activation)
+@pytest.mark.parametrize("slope", [0.2, 1 / 6])
+def test_hard_sigmoids_gradient_at_a_bound_is_torchs(slope):
+    """Values far below, at, between, at and far above the bounds: nothing passes at a bound, as of F.hardsigmoid."""
+    y = torch.tensor([-9.0, -0.5 / slope, -1.0, 0.0, 1.0, 0.5 / slope, 9.0]).view(1, 1, 1, 7).requires_grad_()
+    one = torch.ones(1, 1, 1, 1)
+    ft.functional.conv2d(y, one, activation=f"hardsigmoid({slope})").sum().backward()
+    torch.testing.assert_close(y.grad.flatten(), slope * torch.tensor([0.0, 0, 1, 1, 1, 0, 0]))
+    if slope != 0.2:
+        inner = y.detach()[..., 2:5].clone().requires_grad_()
+        F.hardsigmoid(inner).sum().backward()
+        torch.testing.assert_close(y.grad[..., 2:5], inner.grad)
+
+
+@pytest.mark.parametrize("activation", ["clip(1)", "clip(a,b)", "clip(6,-1)", "clip(2,1)", "clip(nan,1)", "clip(1,2,3)", "clip( -1,6)", "clip(+1,6)",
+                                        "clip(-inf,1)", "clip(0,1e999)", "leaky_relu()", "leaky_relu(x)", "leaky_relu(1_0)", "hardsigmoid", "relu7",
+                                        "prelu", "relu:relu", "relu:f16", "relu:maxpool2s2p0"])
+def test_a_malformed_activation_is_refused_with_gradients_and_without(activation, monkeypatch):
+    """By functions and operators in the same words, and before anything is computed."""
+    x, w, plain = integers(1, (2, 3, 11, 13)), integers(2, (4, 3, 3, 3)), ([1, 1], [1, 1], [1, 1], 1)
+    made, said = {}, set()
+    monkeypatch.setattr(_run, "_plans", made)
+    def fused(t):
+        return ops.conv2d_fused(t, w, None, None, *plain, activation)
+    calls = [fused, lambda t: ft.functional.conv2d(t, w, padding=1, activation=activation),
+             lambda t: ops.conv2d_fused.default(t, w, None, None, *plain, activation)]
+    if "maxpool" not in activation:  # which a layer's may end with
+        calls.append(lambda t: ops.conv2d_layer(t, w, *[None] * 6, *plain, 0.0, activation))
+    for call in calls:
+        for leaf in (x, x.detach().clone().requires_grad_()):
+            with pytest.raises(faltung.BadProblem, match="activation is") as refusal:
+                call(leaf)
+            said.add(str(refusal.value))
+    with pytest.raises(RuntimeError, match="activation is"):  # Dynamo's own, around ours
+        torch.compile(fused, backend="eager", fullgraph=True)(x)
+    assert not made and len(said) == 1
 
 
 @pytest.mark.parametrize("device", DEVICES)

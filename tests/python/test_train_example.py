@@ -12,6 +12,7 @@ EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "train_effi
 TIME = r"\s*\d+\.\d\d ms "
 LINE = re.compile(rf"{TIME}cpy, {TIME}run,{TIME}build,{TIME}realize,{TIME}CL,\s*(\d+\.\d\d) loss,\s*\d+ tensors, \d+\.\d\d GB used,"
                   r"\s*\d+\.\d\d GFLOPS")
+RIGHT = re.compile(r"right (\d+) -> (\d+) %")  # of the steps' first and last quarter
 TINY = ["--device", "cpu", "--model", "b0", "--size", "32", "--classes", "2", "--batch", "16"]
 
 
@@ -30,6 +31,8 @@ def test_both_learn_alike():
     assert abs(ours[0] - theirs[0]) < 0.02 and "all: 81 of 81" in text
     for way in (ours, theirs):
         assert sum(way[-3:]) < 0.7 * sum(way[:3]), text
+    shares = [[int(share) for share in found.groups()] for found in RIGHT.finditer(text)]
+    assert len(shares) == 2 and all(first + 20 <= last for first, last in shares), text
 
 
 def test_several_processes():

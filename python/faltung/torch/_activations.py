@@ -49,15 +49,18 @@ def numbers_of(word, activation, count):
 
 def activation_of(name):
     """The activation as a function of PyTorch's."""
-    if _POOL.search(name):
-        before, pool = activation_of(_POOL.sub("", name)), pool_of(name)
-        return lambda y: pool(before(y))
+    if name in ACTIVATIONS:
+        return ACTIVATIONS[name]
     if (slope := numbers_of(name, "leaky_relu", 1)) is not None:
         return lambda y: F.leaky_relu(y, *slope)
     if (slope := numbers_of(name, "hardsigmoid", 1)) is not None:
-        return lambda y: torch.clamp(y * slope[0] + 0.5, 0, 1)
+        return lambda y: F.hardtanh(y * slope[0] + 0.5, 0, 1)
     if (bounds := numbers_of(name, "clip", 2)) is not None and bounds[0] <= bounds[1]:
         return lambda y: F.hardtanh(y, *bounds)  # whose gradient at a bound is relu's
-    if name not in ACTIVATIONS:
-        raise _c.BadProblem(f"faltung: activation is '{name}'; it is one of leaky_relu(0.01), hardsigmoid(0.2), clip(-1,6), {', '.join(filter(None, ACTIVATIONS))}")
-    return ACTIVATIONS[name]
+    raise _c.BadProblem(f"faltung: activation is '{name}'; it is one of leaky_relu(0.01), hardsigmoid(0.2), clip(-1,6), {', '.join(filter(None, ACTIVATIONS))}")
+
+
+def activation_and_pool_of(word):
+    """The same of a layer's word."""
+    before, pool = activation_of(_POOL.sub("", word)), pool_of(word)
+    return lambda y: pool(before(y))

@@ -107,6 +107,7 @@ def _forward(operator, family, x, w, b, *geometry):
 
 
 def _fused(operator, family, x, w, b, residual, *rest):
+    activation_of(rest[-1])  # refused in the same words where a gradient is needed, and where not
     return _run.forward(operator, family, (x, w, b, residual, *rest), (x, w, b, residual), rest[:-1], rest[-1])
 
 
@@ -233,14 +234,14 @@ def _operators(family):
         return (conv.fast(x, ddw, None, *rest) if needs[0] else None, input_grad.fast(dy, ddw, x.shape, *rest) if needs[1] else None, None)
 
     def composed(x, w, b, residual, rest):
-        y = conv.fast(x, w, b, *rest[:-1])
-        return activation_of(rest[-1])(y if residual is None else y + residual)
+        activate, y = activation_of(rest[-1]), conv.fast(x, w, b, *rest[:-1])
+        return activate(y if residual is None else y + residual)
 
     conv = convolution(family, None, of_forward, both)
     _differentiate(input_grad, of_input_grad)
     _differentiate(weight_grad, of_weight_grad)
     fused.set_gradient(composed, composed)
-    layer.set_gradient(*[_constant.composed(conv.fast, activation_of)] * 2)
+    layer.set_gradient(*[_constant.composed(conv.fast)] * 2)
     fused.converted, layer.converted = (0, 1, 2, 3), (0, 7)  # not what seldom changes
     return conv, input_grad, weight_grad, fused, layer
 

@@ -31,7 +31,9 @@ def compile_graph(graph, example_inputs, *, mode=None, options=None):
     as the weights stay what they were."""
     from torch._inductor import config, list_mode_options
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-    with_gradients = torch.is_grad_enabled()
+    with_gradients, on_cuda = torch.is_grad_enabled(), _is_on_cuda(example_inputs)
+    if on_cuda:
+        _start_compilers()
     ahead = _choice.Ahead(_with_examples(graph) if with_gradients else ())
     replace(graph, with_gradients, is_measured=True)
     moving, is_in_place = None if with_gradients else _moving(graph, example_inputs), []
@@ -56,7 +58,6 @@ def compile_graph(graph, example_inputs, *, mode=None, options=None):
     def compile_by(graph, given, patches):
         with torch._functorch.config.patch(enable_autograd_cache=False):  # which holds what was chosen in another process
             return compile_fx(graph, given, inner_compile, config_patches=patches)
-    on_cuda = any(isinstance(t, torch.Tensor) and t.is_cuda for t in example_inputs)
     chosen = {"triton.cudagraphs": on_cuda and not with_gradients} | (list_mode_options(mode) if mode else {}) | (options or {})
     if not chosen["triton.cudagraphs"] or with_gradients:
         return compile_by(graph, example_inputs, chosen)
@@ -64,6 +65,17 @@ def compile_graph(graph, example_inputs, *, mode=None, options=None):
     other, plain = copy.deepcopy(graph), chosen | {"triton.cudagraphs": False}
     run = compile_by(graph, example_inputs, chosen)
     return _Recorded(other, run, lambda inputs: compile_by(other, inputs, plain), moving if is_in_place else ())
+
+
+def _is_on_cuda(inputs):
+    return any(isinstance(t, torch.Tensor) and t.is_cuda for t in inputs)
+
+
+def _start_compilers():
+    """Inductor's processes for Triton's kernels, which take seconds to start and without which it compiles one kernel after another: they
+    start while layers are measured."""
+    from torch._inductor import async_compile
+    getattr(async_compile, "maybe_warm_pool", lambda: None)()  # an older one starts them as it is imported
 
 
 def _moving(graph, example_inputs):

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from . import _run
-from ._activations import pooled
+from ._activations import activation_and_pool_of, pooled
 
 MOST_MADE = 8  # of one weight, which several layers may share
 
@@ -112,6 +112,7 @@ def forget(weight):
 def compute(operator, family, x, weight, bias, scale, shift, mean, variance, residual, *rest):
     """rest: the geometry, eps and the activation. Constants may be of another dtype than x: they are converted once."""
     *geometry, eps, activation = rest
+    activation_and_pool_of(activation)  # refused before anything is made
     others = bias, scale, shift, mean, variance
     made = made_of(operator, weight, others, eps, geometry[3] if family.transposed else None, x.dtype)
     bias_like = None if made.bias is None else made.bias.new_empty(made.bias.shape, dtype=x.dtype)
@@ -132,12 +133,12 @@ def compute(operator, family, x, weight, bias, scale, shift, mean, variance, res
     return y
 
 
-def composed(conv, activate):
+def composed(conv):
     """The same of operators that have gradients."""
     def function(x, weight, bias, scale, shift, mean, variance, residual, rest):
         *geometry, eps, activation = rest
-        y = conv(x, weight, bias, *geometry)
+        activate, y = activation_and_pool_of(activation), conv(x, weight, bias, *geometry)
         if mean is not None:
             y = F.batch_norm(y, mean, variance, scale, shift, False, 0.0, eps)
-        return activate(activation)(y if residual is None else y + residual)
+        return activate(y if residual is None else y + residual)
     return function

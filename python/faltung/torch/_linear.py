@@ -15,8 +15,9 @@ GEOMETRY = geometry_of(FAMILY, (1, 1))
 SCHEMA = "(Tensor input, Tensor weight, Tensor? bias, Tensor? scale, Tensor? residual, str activation) -> Tensor"
 
 
-def output_shape(x, weight, bias, scale, residual):
-    """Raises for tensors that do not fit. Constants may be of another dtype than x."""
+def output_shape(x, weight, bias, scale, residual, activation):
+    """Raises for what does not fit. Constants may be of another dtype than x."""
+    activation_of(activation)
     if weight.dim() != 2 or x.dim() < 1 or x.shape[-1] != weight.shape[1]:
         raise _c.BadProblem(f"faltung: weight {tuple(weight.shape)} does not fit an input of {tuple(x.shape)}; it is K C, the input ... C")
     for name, constant in (("weight", weight), ("bias", bias), ("scale", scale)):
@@ -34,7 +35,7 @@ def output_shape(x, weight, bias, scale, residual):
 
 
 def fake(x, weight, bias, scale, residual, activation):
-    return x.new_empty(output_shape(x, weight, bias, scale, residual))
+    return x.new_empty(output_shape(x, weight, bias, scale, residual, activation))
 
 
 def flops(x, weight, *rest, out_shape=None, **keywords):
@@ -48,7 +49,7 @@ def wanted(x, weight, has_bias, adds, activation, like):
 
 
 def compute(operator, family, x, weight, bias, scale, residual, activation):
-    shape = output_shape(x, weight, bias, scale, residual)
+    shape = output_shape(x, weight, bias, scale, residual, activation)
     y = x.new_empty(shape)
     if y.numel() == 0:
         return y
@@ -67,7 +68,8 @@ def compute(operator, family, x, weight, bias, scale, residual, activation):
 
 def composed(x, weight, bias, scale, residual, rest):
     """The same of operators that have gradients."""
+    activate = activation_of(rest[0])
     y = F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
     if scale is not None:
         y = y * scale.to(x.dtype).flatten()
-    return activation_of(rest[0])(y if residual is None else y + residual)
+    return activate(y if residual is None else y + residual)

@@ -6,7 +6,7 @@ from torch.utils.flop_counter import conv_flop_count, register_flop_formula
 from .. import _c
 from .._geometry import FAMILIES
 from . import _attention, _average, _excite, _group, _linear, _run
-from ._activations import pooled
+from ._activations import activation_and_pool_of, activation_of, pooled
 from ._autograd import OPERATORS, READS_KEYS, Packet
 
 _ops = torch.ops.faltung
@@ -34,9 +34,11 @@ def _fakes(family):
         return _run.empty(_run.shape_forward(family, x, w, b, None, geometry)[0], x, _run.wants_channels_last(x, w))
 
     def fused(x, w, b, residual, *rest):
+        activation_of(rest[-1])
         return _run.empty(_run.shape_forward(family, x, w, b, residual, rest[:-1])[0], x, _run.wants_channels_last(x, w))
 
     def layer(x, w, b, scale, shift, mean, variance, residual, *rest):
+        activation_and_pool_of(rest[-1])
         like = x.new_empty(w.shape)  # the constants may be of another dtype
         shape, _ = _run.shape_forward(family, x, like, None, residual, rest[:-2])
         return _run.empty(pooled(shape, rest[-1]), x, _run.wants_channels_last(x, w))

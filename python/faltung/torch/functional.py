@@ -5,7 +5,7 @@ from .._geometry import FAMILIES, geometry_of
 from ._activations import activation_of
 
 _DOC = """torch.nn.functional.{name}, and what follows it in one pass over memory: ``residual`` (of the output's shape) added, then
-``activation`` (relu, relu6, leaky_relu(0.01), sigmoid, silu, gelu, gelu_tanh, hardswish, clip(-1,6)).
+``activation`` (relu, relu6, leaky_relu(0.01), sigmoid, silu, gelu, gelu_tanh, hardswish, hardsigmoid(0.2), clip(-1,6)).
 
 input: {x}{last}, float32, float16 or bfloat16; weight: {w}; bias: K. padding also takes two numbers for each dimension: before
 and after. Returns the output{last_out}. Where a gradient is needed the activation and the residual are PyTorch's own operators."""

@@ -76,7 +76,14 @@ void Worker::start() {
   if (process_ && owner_ != ::getpid()) static_cast<void>(process_.release());
   if (process_) return;
   const std::string command = worker_command(command_);
-  process_ = std::make_unique<LineProcess>(std::vector<std::string>{command, "worker"});
+  try {
+    process_ = std::make_unique<LineProcess>(std::vector<std::string>{command, "worker"});
+  } catch (const Error& error) {  // one process, thread or descriptor too many
+    throw NoWorker(fmt::format(
+        "the worker does not start: {}; raise what limits this process (ulimit -a), or set FALTUNG_TRUST=all "
+        "to use kernels that were never tried here",
+        error.what()));
+  }
   owner_ = ::getpid();
   std::string line;
   if (process_->receive(line, deadlines_.start) == LineProcess::Got::line) {
