@@ -41,6 +41,13 @@ faltung_status faltung_network_create(faltung_engine* engine, const char* file,
 faltung_status faltung_network_create_in(faltung_engine* engine, const char* file,
                                          const faltung_request* request, faltung_element element,
                                          faltung_network** network) {
+  return faltung_network_create_mixed(engine, file, request, element, nullptr, 0, network);
+}
+
+faltung_status faltung_network_create_mixed(faltung_engine* engine, const char* file,
+                                            const faltung_request* request, faltung_element element,
+                                            const char* const* keep_f32, size_t count,
+                                            faltung_network** network) {
   return guarded([&] {
     need(network, "faltung_network_create: network");
     *network = nullptr;
@@ -52,7 +59,12 @@ faltung_status faltung_network_create_in(faltung_engine* engine, const char* fil
       asked.dtype = element == FALTUNG_ELEMENT_F16 ? faltung::DType::f16 : faltung::DType::bf16;
     else if (element != FALTUNG_ELEMENT_F32)
       throw faltung::Error(faltung::Status::bad_problem,
-                           "faltung_network_create_in: element is none of f32, f16 and bf16");
+                           "faltung_network_create: element is none of f32, f16 and bf16");
+    if (count > 0) need(keep_f32, "faltung_network_create_mixed: keep_f32");
+    for (size_t i = 0; i < count; ++i) {
+      need(keep_f32[i], "faltung_network_create_mixed: a name in keep_f32");
+      asked.keep_f32.emplace_back(keep_f32[i]);
+    }
     *network = new faltung_network{faltung::Network(engine->engine, file, asked)};
   });
 }

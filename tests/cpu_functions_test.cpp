@@ -277,8 +277,8 @@ TEST_F(CpuFunctions, ReductionsOfColumns) {
       std::vector<float> x(static_cast<std::size_t>(kOuter * length * inner));
       for (std::size_t i = 0; i < x.size(); ++i)
         x[i] = static_cast<float>(static_cast<int>(i * 37 % 41) - 20);
-      for (const RowsOp op :
-           {RowsOp::sum, RowsOp::max, RowsOp::min, RowsOp::sum_of_squares, RowsOp::sum_of_sizes}) {
+      for (const RowsOp op : {RowsOp::sum, RowsOp::max, RowsOp::min, RowsOp::sum_of_squares,
+                              RowsOp::sum_of_sizes, RowsOp::product}) {
         RowsCall call;
         call.op = op, call.extent = {kOuter, length, inner};
         std::vector<float> y(static_cast<std::size_t>(kOuter * inner) + 1, kNan);
@@ -286,12 +286,16 @@ TEST_F(CpuFunctions, ReductionsOfColumns) {
           rows_task(call, x.data(), y.data(), task);
         for (std::int64_t o = 0; o < kOuter; ++o) {
           for (std::int64_t j = 0; j < inner; ++j) {
-            float exact = op == RowsOp::max ? -kInfinity : op == RowsOp::min ? kInfinity : 0;
+            float exact = op == RowsOp::max       ? -kInfinity
+                          : op == RowsOp::min     ? kInfinity
+                          : op == RowsOp::product ? 1
+                                                  : 0;
             for (std::int64_t i = 0; i < length; ++i) {
               const float v = x[static_cast<std::size_t>((o * length + i) * inner + j)];
               exact = op == RowsOp::max              ? std::max(exact, v)
                       : op == RowsOp::min            ? std::min(exact, v)
                       : op == RowsOp::sum            ? exact + v
+                      : op == RowsOp::product        ? exact * v
                       : op == RowsOp::sum_of_squares ? exact + v * v
                                                      : exact + std::abs(v);
             }

@@ -24,12 +24,20 @@ class DeviceNetworks {
 
   std::shared_ptr<const NetworkPlanImpl> plan(network::Graph graph, const std::vector<network::Shape>& shapes,
                                               DType dtype, Convolutions convolutions,
-                                              bool choose_layouts = true) {
+                                              bool choose_layouts = true,
+                                              const std::set<std::string>& kept = {}) {
     graph = network::run_passes(network::unsized_passes(), std::move(graph),
                                 network::passes_off(device_->info().kind));
     graph = network::with_sizes(std::move(graph), shapes);
     graph = network::run_passes(network::sized_passes(), std::move(graph));
-    graph = network::with_precision(std::move(graph), dtype);
+    graph = network::with_precision(std::move(graph), dtype, kept);
+    return std::make_shared<const NetworkPlanImpl>(
+        network::Schedule(std::move(graph),
+                          {engine_, request(convolutions), weights_, Math::f32, choose_layouts}),
+        engine_, device_);
+  }
+
+  Request request(Convolutions convolutions) const {
     Request request;
     request.device = device_->info().id;
     request.threads = 1;
@@ -37,10 +45,9 @@ class DeviceNetworks {
     // Each convolution would be a kernel of its own, seconds of compiling on a CPU; registry_gpu_test has
     // them all.
     if (convolutions == Convolutions::direct && !sampling::full()) request.only = {"direct_gpu*"};
-    return std::make_shared<const NetworkPlanImpl>(
-        network::Schedule(std::move(graph), {engine_, request, weights_, Math::f32, choose_layouts}), engine_,
-        device_);
+    return request;
   }
+  EngineImpl& engine() { return engine_; }
 
   // In an arena that is full of NaN before, and whose bytes beyond its end are watched; and once more as the
   // plan itself has it.

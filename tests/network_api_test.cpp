@@ -305,6 +305,14 @@ TEST_F(NetworkApi, TheCInterface) {
   EXPECT_THAT(faltung_last_error(), HasSubstr("f16"));
   EXPECT_EQ(faltung_network_create_in(engine, path.c_str(), nullptr, FALTUNG_ELEMENT_I64, &network),
             FALTUNG_BAD_PROBLEM);
+  const char* const kept[] = {"nothing", nullptr};
+  EXPECT_EQ(
+      faltung_network_create_mixed(engine, path.c_str(), nullptr, FALTUNG_ELEMENT_F32, kept, 1, &network),
+      FALTUNG_BAD_PROBLEM);
+  EXPECT_THAT(faltung_last_error(), HasSubstr("no tensor 'nothing' to keep in f32"));
+  EXPECT_EQ(
+      faltung_network_create_mixed(engine, path.c_str(), nullptr, FALTUNG_ELEMENT_F32, kept + 1, 1, &network),
+      FALTUNG_BAD_PROBLEM);
   faltung_network_plan_destroy(plan);
   faltung_network_destroy(nullptr);
   faltung_engine_destroy(engine);

@@ -96,7 +96,7 @@ std::vector<network::Work> works() {
     if (e != MapElement::f16) continue;  // the rest is alike
     for (const RowsOp op :
          {RowsOp::mean, RowsOp::max, RowsOp::min, RowsOp::sum_of_squares, RowsOp::sum_of_sizes,
-          RowsOp::softmax, RowsOp::log_softmax, RowsOp::standardize}) {
+          RowsOp::product, RowsOp::softmax, RowsOp::log_softmax, RowsOp::standardize}) {
       all.push_back(RowsCall{op, {4, 1000, 1}, 1e-5f, e, e});
       all.push_back(RowsCall{op, {4, 49, 64}, 1e-5f, e, e});
     }

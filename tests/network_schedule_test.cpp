@@ -109,6 +109,66 @@ TEST_F(NetworkSchedule, Onnx) {
   EXPECT_GE(run_count, node_cases::folders().size() > 1 ? 1330 : 420);  // as of ONNX 1.23, and 1.12
 }
 
+// Remainders of either sign, products, and logarithms of sums, of images and with and without the dimensions
+// that they run over; numbers whose powers of e no float holds.
+TEST_F(NetworkSchedule, RemaindersProductsAndLogarithmsOfSums) {
+  onnx::ModelText model;
+  const Shape shape{2, 5, 4, 6};
+  model.add_input("x", shape);
+  model.add_constant(onnx::tensor("by", {5, 1, 1}, std::vector<float>{3, -0.75f, 1e-3f, -7, 250}));
+  model.add_constant(onnx::tensor("most", {1}, std::vector<float>{300}));
+  model.add({"Mod", {"x", "by"}, {"as by"}, {{"fmod", std::int64_t{0}}}, ""});
+  model.add({"Mod", {"x", "by"}, {"as x"}, {{"fmod", std::int64_t{1}}}, ""});
+  model.add({"ReduceProd", {"x"}, {"of channels"}, {{"axes", onnx::Sizes{1}}}, ""});
+  model.add(
+      {"ReduceProd", {"x"}, {"of pixels"}, {{"axes", onnx::Sizes{3, 1}}, {"keepdims", std::int64_t{0}}}, ""});
+  model.add({"Abs", {"x"}, {"size"}, {}, ""});
+  model.add({"ReduceLogSum", {"size"}, {"log"}, {{"axes", onnx::Sizes{2, 3}}}, ""});
+  model.add({"Mul", {"x", "most"}, {"large"}, {}, ""});
+  for (const std::int64_t keeps : {0, 1}) {
+    for (const onnx::Sizes& axes : {onnx::Sizes{2, 3}, onnx::Sizes{0, -1}})
+      model.add({"ReduceLogSumExp",
+                 {"large"},
+                 {"e" + std::to_string(keeps) + std::to_string(axes[0])},
+                 {{"axes", axes}, {"keepdims", keeps}},
+                 ""});
+  }
+  for (const char* output : {"as by", "as x", "of channels", "of pixels", "log", "e02", "e00", "e12", "e10"})
+    model.add_output(output);
+  const std::string bytes = model.bytes();
+  const Graph graph = onnx::read(bytes);
+  Array x{network::Type::f32, shape, {}};
+  for (int i = 0; i < 240; ++i) x.data.push_back((i * 37 % 101 - 50) / 16.0);
+  const std::vector<Array> expected = network::interpret(graph, {x});
+  const std::vector<Array> actual = NetworkRunner::run(runner_.schedule(graph, {shape}, {}), {x});
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(expected[i].shape, actual[i].shape);
+    EXPECT_LE(worst_error(expected[i], actual[i]), 2e-6) << i;
+  }
+  EXPECT_EQ(worst_error(expected[1], actual[1]), 0) << "C's remainder is exact";
+}
+
+TEST_F(NetworkSchedule, LogarithmsOfSumsOfInfinities) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  onnx::ModelText model;
+  model.add_input("x", {4, 3});
+  model.add({"ReduceLogSumExp", {"x"}, {"y"}, {{"axes", onnx::Sizes{1}}, {"keepdims", std::int64_t{0}}}, ""});
+  model.add_output("y");
+  const std::string bytes = model.bytes();
+  const Graph graph = onnx::read(bytes);
+  const Array x{
+      network::Type::f32,
+      {4, 3},
+      {-kInfinity, -kInfinity, -kInfinity, 5, kInfinity, -kInfinity, -kInfinity, 7, -kInfinity, 1, NAN, 2}};
+  for (const Array& y : {network::interpret(graph, {x})[0],
+                         NetworkRunner::run(runner_.schedule(graph, {{4, 3}}, {}), {x})[0]}) {
+    EXPECT_EQ(y.data[0], -kInfinity);
+    EXPECT_EQ(y.data[1], kInfinity);
+    EXPECT_EQ(y.data[2], 7);
+    EXPECT_TRUE(std::isnan(y.data[3]));
+  }
+}
+
 // A part of no elements is no step, and writes nothing over what lies there.
 TEST_F(NetworkSchedule, EmptyPartsAreNoSteps) {
   onnx::ModelText model;

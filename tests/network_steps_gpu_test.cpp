@@ -1,9 +1,11 @@
 // Steps of networks on every GPU there is (OpenCL drivers for the CPU count) that have several ways, or do
 // what several nodes say: each way, held to the references in doubles.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <iostream>
 
+#include "src/network/verify.hpp"
 #include "tests/attention_model.hpp"
 #include "tests/device_networks.hpp"
 #include "tests/random_network.hpp"
@@ -32,7 +34,8 @@ TEST_F(NetworkStepsGpu, TheKernelsWays) {
       model.add({"Mul", {"x", "g"}, {"y"}, {}, ""});
       model.add({"Concat", {"y", "s"}, {"c"}, {{"axis", std::int64_t{1}}}, ""});
       model.add({"ReduceMax", {"c"}, {"m"}, {{"axes", onnx::Sizes{1}}}, ""});
-      for (const char* output : {"t", "c", "m"}) model.add_output(output);
+      model.add({"ReduceLogSumExp", {"c"}, {"e"}, {{"axes", onnx::Sizes{1}}}, ""});
+      for (const char* output : {"t", "c", "m", "e"}) model.add_output(output);
       const std::string bytes = model.bytes();
       const Graph graph = onnx::read(bytes);
       Array input{network::Type::f32, shape, {}};
@@ -349,6 +352,64 @@ TEST_F(NetworkStepsGpu, LayersOfFewRowsAreOneStep) {
       EXPECT_LE(worst_error(network::interpret(graph, {input})[0], networks.run(*plan, {input})[0]),
                 bounds[static_cast<int>(c.dtype)]);
     }
+  }
+}
+
+// Values and weights beyond f16, in f32: said by the weights themselves, and of values by verify.
+TEST_F(NetworkStepsGpu, WhatSixteenBitsDoNotHoldIsInF32) {
+  const Shape shape{2, 8, 9, 7};
+  std::mt19937_64 random(5);
+  std::normal_distribution<float> normal;
+  const auto model = [&](float weight, float spread) {
+    onnx::ModelText text;
+    text.add_input("x", shape);
+    std::vector<float> first(12 * 8), second(4 * 12 * 9);
+    for (float& v : first) v = spread * normal(random);
+    for (float& v : second) v = normal(random);
+    first[5] = weight;
+    text.add_constant(onnx::tensor("w", {12, 8, 1, 1}, first));
+    text.add_constant(onnx::tensor("v", {4, 12, 3, 3}, second));
+    text.add({"Tanh", {"x"}, {"t"}, {}, ""});
+    text.add({"Conv", {"t", "w"}, {"c"}, {}, ""});
+    text.add({"Relu", {"c"}, {"r"}, {}, ""});
+    text.add({"Conv", {"r", "v"}, {"m"}, {{"pads", onnx::Sizes{1, 1, 1, 1}}}, ""});
+    text.add({"InstanceNormalization", {"m", "scale", "shift"}, {"y"}, {}, ""});
+    text.add_constant(onnx::tensor("scale", {4}, std::vector<float>(4, 1)));
+    text.add_constant(onnx::tensor("shift", {4}, std::vector<float>(4, 0)));
+    text.add_output("y");
+    return text.bytes();
+  };
+  Array input{network::Type::f32, shape, {}};
+  for (std::int64_t e = 0; e < network::elements(shape); ++e) input.data.push_back(normal(random));
+  for (const auto& device : devices_) {
+    SCOPED_TRACE(device->info().id);
+    DeviceNetworks networks(device);
+    const auto verified = [&](const std::string& bytes, std::vector<std::string> kept) {
+      NetworkRequest request;
+      request.request = networks.request(Convolutions::direct);
+      request.dtype = DType::f16;
+      request.keep_f32 = std::move(kept);
+      NetworkImpl impl(networks.engine(), onnx::read(bytes), request);
+      const network::Constant data = network::encode(input);
+      const void* const inputs[] = {data.data};
+      return network::verify(impl, *impl.plan({shape}), inputs);
+    };
+    const auto expect_right = [](const network::Verified& all) {
+      EXPECT_THAT(all.beyond, testing::IsEmpty());
+      for (const network::TensorError& e : all.tensors) {
+        EXPECT_TRUE(e.finite) << e.name;
+        EXPECT_LE(e.worst, 1e-2) << e.name;
+      }
+    };
+    const std::string large_weight = model(1e5f, 1);
+    // The second convolution's sums are as large as what it reads.
+    EXPECT_THAT(verified(large_weight, {}).beyond, testing::ElementsAre("m"));
+    expect_right(verified(large_weight, {"m"}));
+    const std::string large_values = model(1.5e4f, 1.5e4f);
+    const network::Verified lost = verified(large_values, {});
+    EXPECT_THAT(lost.beyond, testing::ElementsAre("r", "m"));
+    EXPECT_FALSE(lost.tensors.back().finite);
+    expect_right(verified(large_values, lost.beyond));
   }
 }
 

@@ -113,8 +113,8 @@ int verify(const NetworkOptions& options) {
   const double asked = is_usual ? 0 : parse_number("--bound", options.bound);  // before the file is read
   LoadedNetwork l(options);
   const double bound = is_usual ? usual_bound(l.request.dtype) : asked;
-  const auto [errors, outputs] = network::verify(NetworkInternals::impl(*l.network),
-                                                 NetworkInternals::impl(*l.plan), l.in->host_reads());
+  const auto [errors, outputs, beyond] = network::verify(NetworkInternals::impl(*l.network),
+                                                         NetworkInternals::impl(*l.plan), l.in->host_reads());
   const Table table({{"worst", 9, true}, {"rms", 9, true}, {"tensor", 40}, {"step", 0}});
   table.header();
   bool right = !errors.empty();
@@ -127,6 +127,9 @@ int verify(const NetworkOptions& options) {
   fmt::print("\n{} tensors against a run in double precision, relative to each one's largest element: {}\n",
              errors.size(),
              right ? fmt::format("all within {}", bound) : fmt::format("WRONG, beyond {}", bound));
+  if (!beyond.empty())
+    fmt::print("{} holds no elements as large as these tensors have; in f32 they are right: --keep-f32 {}\n",
+               options.dtype, fmt::join(beyond, " --keep-f32 "));
   if (!options.peer.empty()) verify_peer(l, options, outputs);
   return right ? 0 : 1;
 }
@@ -144,6 +147,9 @@ void declare_network(const Command& command) {
     sub.option("--dtype", options->dtype, "Of what lies between its inputs and outputs: f32, f16 or bf16")
         .type("DTYPE")
         .shows_default();
+    sub.option("--keep-f32", options->keep_f32,
+               "With 16 bits: a tensor that is of f32 none the less, as verify names it; repeatable")
+        .type("TENSOR");
     sub.option("--threads", options->threads, "CPU threads; every processor unless given").type("N");
     sub.option("--math", options->math, "Of convolutions and products: f32 or fast; on a GPU tf32 too")
         .type("MATH")

@@ -15,7 +15,7 @@ namespace faltung::tools {
 struct NetworkOptions {
   std::string model, device = "cpu", dtype = "f32", threads, math = "f32", bound, peer, repeat = "9",
                      least = "200ms", find;
-  std::vector<std::string> sizes, inputs, outputs;
+  std::vector<std::string> sizes, inputs, outputs, keep_f32;
   std::uint64_t seed = 1;
   bool check = false, no_check = false;
 };

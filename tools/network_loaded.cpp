@@ -49,6 +49,7 @@ LoadedNetwork::LoadedNetwork(const NetworkOptions& options) {
         static_cast<int>(std::min<std::int64_t>(4096, parse_count("--threads", options.threads, 1)));
   request.request.device = options.device;
   request.dtype = parse_dtype(options.dtype);
+  request.keep_f32 = options.keep_f32;
   request.math = parse_math(options.math);
   const auto begin = std::chrono::steady_clock::now();
   network.emplace(engine, options.model, request);

@@ -40,6 +40,11 @@ FALTUNG_API faltung_status faltung_network_create(faltung_engine* engine, const 
 FALTUNG_API faltung_status faltung_network_create_in(faltung_engine* engine, const char* file,
                                                      const faltung_request* request, faltung_element element,
                                                      faltung_network** network);
+/* The same; tensors of the file that are of f32 where the element is of 16 bits: count names. */
+FALTUNG_API faltung_status faltung_network_create_mixed(faltung_engine* engine, const char* file,
+                                                        const faltung_request* request,
+                                                        faltung_element element, const char* const* keep_f32,
+                                                        size_t count, faltung_network** network);
 FALTUNG_API void faltung_network_destroy(faltung_network* network);
 FALTUNG_API size_t faltung_network_input_count(const faltung_network* network);
 /* tensor->size must be set. */

@@ -30,6 +30,10 @@ struct NetworkRequest {
   // A GPU's: of what lies between the network's inputs and outputs, which keep their own types, where the
   // model has f32. Sums are of f32 in any case.
   DType dtype = DType::f32;
+  // With 16 bits: tensors of the file, by name, that are of f32 none the less, with the convolutions and
+  // products that make or read them. `faltung network verify` names those that 16 bits do not hold. Of what a
+  // step computes on the way to its result nothing need be said.
+  std::vector<std::string> keep_f32;
   std::size_t plans = 16;  // kept for sizes that were asked for before; the least recently used goes first
 };
 

@@ -19,13 +19,20 @@ namespace {
 
 using V = FloatVec;
 
-HWY_INLINE V vec_pow(V x, V y) {
+template <class F>
+HWY_INLINE V vec_by_lanes(V x, V y, const F& f) {
   HWY_ALIGN float a[kFloatLanes], b[kFloatLanes];
   const FloatTag d;
   hn::Store(x, d, a);
   hn::Store(y, d, b);
-  for (int i = 0; i < kFloatLanes; ++i) a[i] = std::pow(a[i], b[i]);
+  for (int i = 0; i < kFloatLanes; ++i) a[i] = f(a[i], b[i]);
   return hn::Load(d, a);
+}
+HWY_INLINE V vec_pow(V x, V y) {
+  return vec_by_lanes(x, y, [](float a, float b) { return std::pow(a, b); });
+}
+HWY_INLINE V vec_fmod(V x, V y) {
+  return vec_by_lanes(x, y, [](float a, float b) { return std::fmod(a, b); });
 }
 
 // Highway's logarithm is of what is positive and finite.
@@ -89,6 +96,7 @@ HWY_INLINE void run_instruction(const MapInstruction& in, i64 count, float* to, 
 #define F_CEIL(v) hn::Ceil(v)
 #define F_ROUND(v) hn::Round(v)
 #define F_POW(p, q) vec_pow(p, q)
+#define F_FMOD(p, q) vec_fmod(p, q)
 #define F_MIN(p, q) hn::IfThenElse(hn::Lt(p, q), p, q)
 #define F_MAX(p, q) hn::IfThenElse(hn::Lt(q, p), p, q)
   switch (in.op) {
@@ -117,6 +125,7 @@ HWY_INLINE void run_instruction(const MapInstruction& in, i64 count, float* to, 
 #undef F_CEIL
 #undef F_ROUND
 #undef F_POW
+#undef F_FMOD
 #undef F_MIN
 #undef F_MAX
 }

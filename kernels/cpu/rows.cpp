@@ -33,12 +33,14 @@ HWY_INLINE V smaller(V a, V b) { return hn::IfThenElse(hn::Or(hn::IsNaN(b), hn::
 template <RowsOp kOp>
 HWY_INLINE V start() {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  return hn::Set(FloatTag(), kOp == RowsOp::max ? -kInfinity : kOp == RowsOp::min ? kInfinity : 0.0f);
+  constexpr float kOfSums = kOp == RowsOp::product ? 1 : 0;
+  return hn::Set(FloatTag(), kOp == RowsOp::max ? -kInfinity : kOp == RowsOp::min ? kInfinity : kOfSums);
 }
 template <RowsOp kOp>
 HWY_INLINE V add(V sum, V x) {
   if constexpr (kOp == RowsOp::max) return larger(sum, x);
   if constexpr (kOp == RowsOp::min) return smaller(sum, x);
+  if constexpr (kOp == RowsOp::product) return hn::Mul(sum, x);
   if constexpr (kOp == RowsOp::sum_of_squares) return hn::MulAdd(x, x, sum);
   if constexpr (kOp == RowsOp::sum_of_sizes) return hn::Add(sum, hn::Abs(x));
   return hn::Add(sum, x);
@@ -46,7 +48,7 @@ HWY_INLINE V add(V sum, V x) {
 // Two parts of a result.
 template <RowsOp kOp>
 HWY_INLINE V join(V a, V b) {
-  if constexpr (kOp == RowsOp::max || kOp == RowsOp::min) return add<kOp>(a, b);
+  if constexpr (kOp == RowsOp::max || kOp == RowsOp::min || kOp == RowsOp::product) return add<kOp>(a, b);
   return hn::Add(a, b);
 }
 template <RowsOp kOp>
@@ -55,12 +57,12 @@ HWY_INLINE float across(V v) {
   hn::Store(v, FloatTag(), lanes);
   float result = lanes[0];
   for (int i = 1; i < kFloatLanes; ++i) {
-    if (kOp == RowsOp::max)
-      result = std::isnan(result) || result > lanes[i] ? result : lanes[i];
-    else if (kOp == RowsOp::min)
-      result = std::isnan(result) || result < lanes[i] ? result : lanes[i];
+    const float x = lanes[i];
+    const bool stays = std::isnan(result) || (kOp == RowsOp::max ? result > x : result < x);
+    if (kOp == RowsOp::max || kOp == RowsOp::min)
+      result = stays ? result : x;
     else
-      result += lanes[i];
+      result = kOp == RowsOp::product ? result * x : result + x;
   }
   return result;
 }
@@ -299,6 +301,8 @@ void RowsTask(const RowsCall& call, const float* from, float* to, i64 task) {
       return reduce<RowsOp::sum_of_squares>(e, 1, from, to, count);
     case RowsOp::sum_of_sizes:
       return reduce<RowsOp::sum_of_sizes>(e, 1, from, to, count);
+    case RowsOp::product:
+      return reduce<RowsOp::product>(e, 1, from, to, count);
     case RowsOp::softmax:
     case RowsOp::log_softmax:
       return softmax(call, from, to, count);

@@ -24,6 +24,7 @@ enum class RowsOp : std::uint8_t {
   min,
   sum_of_squares,
   sum_of_sizes,
+  product,
   // these give as many elements as they take
   softmax,
   log_softmax,

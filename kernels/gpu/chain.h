@@ -12,6 +12,7 @@
 #define F_CEIL(x) ceil(x)
 #define F_ROUND(x) rint(x)
 #define F_POW(x, y) pow(x, y)
+#define F_FMOD(x, y) fmod(x, y)
 #else
 #define F_LOG(x) logf(x)
 #define F_SIN(x) sinf(x)
@@ -22,6 +23,7 @@
 #define F_CEIL(x) ceilf(x)
 #define F_ROUND(x) rintf(x)
 #define F_POW(x, y) powf(x, y)
+#define F_FMOD(x, y) fmodf(x, y)
 #endif
 #define F_C(v) v
 #define F_LT(p, q, yes, no) ((p) < (q) ? (yes) : (no))

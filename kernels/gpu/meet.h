@@ -1,9 +1,9 @@
 // What PARTS neighbouring threads have of one thing, joined in all of them, in one order. The host defines
 // THREADS and PARTS, powers of two.
 //
-// MEET(number, join, value): value becomes what join (plus, larger, smaller) makes of all of theirs. The
-// kernel has the threads' place among their neighbours as `part`, which neighbours these are as `own`, and
-// `met`, MET floats of local memory; number: of the meeting, below MEETINGS, no two alike.
+// MEET(number, join, value): value becomes what join (plus, times, larger, smaller) makes of all of theirs.
+// The kernel has the threads' place among their neighbours as `part`, which neighbours these are as `own`,
+// and `met`, MET floats of local memory; number: of the meeting, below MEETINGS, no two alike.
 #pragma once
 
 // Of larger and smaller: a NaN on either side comes out.
@@ -23,6 +23,7 @@ F_DEVICE float larger(float a, float b) { return F_ISNAN(b) || b > a ? b : a; }
 F_DEVICE float smaller(float a, float b) { return F_ISNAN(b) || b < a ? b : a; }
 #endif
 F_DEVICE float plus(float a, float b) { return a + b; }
+F_DEVICE float times(float a, float b) { return a * b; }
 
 #ifndef PARTS
 #error "PARTS is to be defined before this file"

@@ -3,8 +3,8 @@
 // A block takes COLS columns, each shared by THREADS / COLS threads, whose parts meet in local memory; both are powers of
 // two. Of reductions of columns whose V is 4 at least a cluster of CLUSTER blocks may share them, too. A column is V
 // neighbours of the inner dimension; where INNER_IS_ONE it is one, and a thread reads V of its rows at once. The host
-// defines THREADS, COLS, CLUSTER, FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares, OP_sum_of_sizes
-// (reductions), OP_softmax, OP_log_softmax and OP_standardize; INNER_IS_ONE as 0 or 1; and what elements.h asks for. For
+// defines THREADS, COLS, CLUSTER, FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares, OP_sum_of_sizes,
+// OP_product (reductions), OP_softmax, OP_log_softmax and OP_standardize; INNER_IS_ONE as 0 or 1; and what elements.h asks for. For
 // standardizing rows (INNER_IS_ONE) in parts also OP_sum_of_deviations, of squares about the means of the rows that
 // `parts_of_one` neighbours in the outer dimension are the parts of, and OP_inverse, 1 / sqrt(sum + epsilon).
 #define PARTS (THREADS / COLS)  // which meet.h asks
@@ -192,6 +192,11 @@ rows(F_INPUT(FROM_T, from), F_OUTPUT(TO_T, to), i64 columns, i64 rows_of_one, i6
 #define FINISHED(v) (v)
   FILL(all, F_INFINITY)
   EACH_ROW(all[j] = smaller(all[j], x[j]);)
+#elif defined(OP_product)
+#define JOIN times
+#define FINISHED(v) (v)
+  FILL(all, 1.0f)
+  EACH_ROW(all[j] *= x[j];)
 #else
 #define JOIN plus
 #ifdef OP_inverse

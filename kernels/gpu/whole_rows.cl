@@ -6,7 +6,7 @@
 // vectors follow the single elements before the first and behind the last of them.
 //
 // The host defines THREADS; BLOCKS, of a unit; PARTS, CLUSTER, K, SURE, how many of these every thread has, and EDGES;
-// FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares, OP_sum_of_sizes (reductions), OP_softmax,
+// FROM_TYPE, TO_TYPE; one of OP_sum, OP_max, OP_min, OP_sum_of_squares, OP_sum_of_sizes, OP_product (reductions), OP_softmax,
 // OP_log_softmax and OP_standardize; and what elements.h asks for. Of the last three NORMALIZED, what the chain calls their
 // result; INPUTS, what it reads beside that, and OPERANDS(X), an X(number, register, type, how) for each, how it lies along
 // the row as in map.cl, or by_row: one number of each row; OUTER_RANK and ROW_RANK, of their places; CHAIN and RESULT
@@ -50,6 +50,8 @@ F_DEVICE float inverse_of(float x) {
 #define NOTHING -F_INFINITY
 #elif defined(OP_min)
 #define NOTHING F_INFINITY
+#elif defined(OP_product)
+#define NOTHING 1.0f
 #else
 #define NOTHING 0.0f
 #endif
@@ -85,6 +87,7 @@ F_DEVICE float inverse_of(float x) {
 
 #define ADD(e, sum, has) sum += e;
 #define ADD_SQUARE(e, sum, has) sum += e * e;
+#define MULTIPLY(e, product, has) product *= e;
 #define ADD_SIZE(e, sum, has) sum += e < 0.0f ? -e : e;
 #define BECOME_DEVIATION(e, sum, has) \
   {                                   \
@@ -229,6 +232,8 @@ whole_rows(F_INPUT(FROM_T, from), OPERANDS(PARAMETER) F_OUTPUT(TO_T, to), i64 ro
   SUM_UP(0, NOTHING, ADD_SQUARE, plus, all)
 #elif defined(OP_sum_of_sizes)
   SUM_UP(0, NOTHING, ADD_SIZE, plus, all)
+#elif defined(OP_product)
+  SUM_UP(0, NOTHING, MULTIPLY, times, all)
 #else
   SUM_UP(0, NOTHING, ADD, plus, all)
 #endif

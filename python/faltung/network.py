@@ -42,7 +42,8 @@ _library = ctypes.CDLL(_c.__file__)  # the library is what the extension is link
 for _name, _result, _arguments in (
         ("last_error", ctypes.c_char_p, []),
         ("request_default", _Request, []),
-        ("network_create_in", ctypes.c_int, [_handle, ctypes.c_char_p, ctypes.POINTER(_Request), ctypes.c_int, _handles]),
+        ("network_create_mixed", ctypes.c_int, [_handle, ctypes.c_char_p, ctypes.POINTER(_Request), ctypes.c_int,
+                                                ctypes.POINTER(ctypes.c_char_p), ctypes.c_size_t, _handles]),
         ("network_destroy", None, [_handle]),
         ("network_input_count", ctypes.c_size_t, [_handle]),
         ("network_input", ctypes.c_int, [_handle, ctypes.c_size_t, ctypes.POINTER(_Tensor)]),
@@ -128,13 +129,15 @@ class Network:
         y = network(numpy_x)    # copied there, and the result back
 
     ``device``: cpu, cuda:0, opencl:0, ...; ``dtype``, on a GPU: f32, f16 or bf16, of what lies between inputs and outputs, which keep
-    their own. ``threads``: 0, every processor. The rest of the request is that of :func:`faltung.plan`.
+    their own; ``keep_f32``: names of tensors that are of f32 none the less: ``faltung network verify`` tells those that 16 bits do
+    not hold. ``threads``: 0, every processor. The rest of the request is that of :func:`faltung.plan`.
 
     Open sizes are those of the arrays: the first run of new ones plans, and the last 16 plans are kept. Any number of threads may
     call it. Arrays of another dtype are an error, and so are those on another device but for NumPy's, which are copied to a GPU
     and back. On the CPU, arrays that do not lie contiguously are copied; of a GPU's memory they are an error."""
 
-    def __init__(self, file: Any, *, device: Any = "cpu", dtype: str = "f32", threads: int = 0, **request: Any) -> None:
+    def __init__(self, file: Any, *, device: Any = "cpu", dtype: str = "f32", keep_f32: "tuple[str, ...]" = (), threads: int = 0,
+                 **request: Any) -> None:
         self._network, self._pool, self._lock = _handle(), _handle(), threading.Lock()
         self._known = {}  # of the plans that the library has, the oldest first: shapes, and what is known of each
         self._recorded = []  # plans of whose kernels and weights there are CUDA graphs
@@ -144,8 +147,9 @@ class Network:
         asked = _request_of(self._device, threads, request)
         with _cuda.same_context(self._device):
             self._engine = engine()  # which the library's network refers to
-            _check(_library.faltung_network_create_in(self._engine.address, os.fsencode(file), ctypes.byref(asked), _PRECISIONS[dtype],
-                                                      ctypes.byref(self._network)))
+            kept = (ctypes.c_char_p * len(keep_f32))(*[name.encode() for name in keep_f32])
+            _check(_library.faltung_network_create_mixed(self._engine.address, os.fsencode(file), ctypes.byref(asked), _PRECISIONS[dtype],
+                                                         kept, len(keep_f32), ctypes.byref(self._network)))
         self._inputs = _tensors(_library.faltung_network_input, self._network, _library.faltung_network_input_count(self._network))
 
     def __del__(self) -> None:

@@ -57,6 +57,7 @@ const std::unordered_map<std::string_view, Word>& words() {
       {"Mul", {MapOp::mul}},
       {"Div", {MapOp::div}},
       {"Pow", {MapOp::pow}},
+      {"Mod", {MapOp::fmod}},
       {"PRelu", {MapOp::prelu}},
       {"Equal", {MapOp::equal}},
       {"Less", {MapOp::less}},
@@ -202,6 +203,8 @@ class Program {
       return emit(word.op, x[0], 0, 0, a, b);
     }
     if (word.op == MapOp::select) return emit(word.op, x[0], x[1], x[2]);
+    if (node.op == "Mod" && node.integer("fmod", 0) == 0)
+      return emit(MapOp::as_divisor, emit(word.op, x[0], x[1]), x[1]);
     std::uint8_t sum = word.swapped ? emit(word.op, x[1], x[0]) : emit(word.op, x[0], x[1]);
     for (std::size_t i = 2; i < x.size(); ++i) sum = emit(word.op, sum, x[i]);
     return node.op == "Mean" ? emit(MapOp::affine, sum, 0, 0, 1.0 / static_cast<double>(x.size()), 0) : sum;

@@ -26,6 +26,8 @@ const char* op_name(RowsOp op) {
       return "OP_sum_of_squares";
     case RowsOp::sum_of_sizes:
       return "OP_sum_of_sizes";
+    case RowsOp::product:
+      return "OP_product";
     case RowsOp::softmax:
       return "OP_softmax";
     case RowsOp::log_softmax:
@@ -192,7 +194,8 @@ std::vector<faltung::Step> rows_steps(const RowsCall& call, const DeviceSlots& s
   RowsCall first = call, second = call;
   first.extent.outer *= parts, first.extent.length /= parts, first.to = MapElement::f32;
   second.extent.length = parts, second.from = MapElement::f32;
-  if (second.op != RowsOp::max && second.op != RowsOp::min) second.op = RowsOp::sum;
+  const bool joins_itself = call.op == RowsOp::max || call.op == RowsOp::min || call.op == RowsOp::product;
+  if (!joins_itself) second.op = RowsOp::sum;
   return {rows_step(first, op_name(first.op), 1.0f, slots.reads[0], slots.workspace, device),
           rows_step(second, op_name(second.op), scale, slots.workspace, slots.write, device)};
 }

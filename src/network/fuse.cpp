@@ -1,11 +1,14 @@
-// Normalizations in parts that are scheduled, and what a convolution or product does to its result itself.
+// Normalizations and logarithms of sums in parts that are scheduled, and what a convolution or product does
+// to its result itself.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "src/network/epilogue.hpp"
 #include "src/network/passes.hpp"
+#include "src/network/reduction.hpp"
 #include "src/network/rewriting.hpp"
 
 namespace faltung::network {
@@ -13,7 +16,7 @@ namespace {
 
 using i64 = std::int64_t;
 
-// ---- normalizations
+// ---- normalizations, and logarithms of sums
 
 class Splitter {
  public:
@@ -78,7 +81,54 @@ class Splitter {
     if (!is_float(type) || type == Type::f64) return false;
     if (node.op == "InstanceNormalization" || node.op == "GroupNormalization") return group(node);
     if (node.op == "LayerNormalization") return layer(node);
+    if (node.op == "ReduceLogSum" || node.op == "ReduceLogSumExp") return logarithm(node);
     return false;
+  }
+
+  // The shape of a reduction's result if it kept its dimensions.
+  Shape kept_shape(const Node& node) const {
+    const Value& of = graph_.at(node.inputs[0]);
+    const Operand x{of.type, *of.shape, nullptr};
+    const std::optional<Array> given = graph_.constant(node.inputs.size() > 1 ? node.inputs[1] : kNone);
+    const Operand axes{Type::i64, given ? given->shape : Shape(), given ? given->data.data() : nullptr};
+    Shape kept = *of.shape;
+    for (const std::size_t axis : reduced_axes(Site(node, graph_.opset, {&x, given ? &axes : nullptr})))
+      kept[axis] = 1;
+    return kept;
+  }
+  // The node as another reduction over the same axes.
+  void reduce(const Node& node, const char* op, ValueId x, ValueId y, bool keeps_dimensions) {
+    Node other = node;
+    other.op = op, other.inputs[0] = x, other.outputs = {y};
+    other.attributes["keepdims"] = i64{keeps_dimensions};
+    graph_.nodes.push_back(std::move(other));
+  }
+  // Of a sum, or of one of powers of e, out of which the largest is taken first; where that is infinite, the
+  // largest number.
+  bool logarithm(const Node& node) {
+    const bool keeps = node.integer("keepdims", 1) != 0;
+    const ValueId x = node.inputs[0], y = node.outputs[0];
+    const Shape all = *graph_.at(x).shape, result = *graph_.at(y).shape;
+    const ValueId sum = value(node, "sum", result);
+    if (node.op == "ReduceLogSum") {
+      reduce(node, "ReduceSum", x, sum, keeps);
+      emit(node, "Log", "", {sum}, y);
+      return true;
+    }
+    constexpr float kMost = std::numeric_limits<float>::max();
+    const Shape kept = kept_shape(node);
+    const ValueId most = value(node, "largest", kept), finite = value(node, "taken out", kept);
+    reduce(node, "ReduceMax", x, most, true);
+    emit(node, "Clip", "", {most}, finite, {{"min", Attribute(-kMost)}, {"max", Attribute(kMost)}});
+    const ValueId above = value(node, "above", all), powers = value(node, "powers", all),
+                  log = value(node, "logarithm", result);
+    emit(node, "Sub", "", {x, finite}, above);
+    emit(node, "Exp", "", {above}, powers);
+    reduce(node, "ReduceSum", powers, sum, keeps);
+    emit(node, "Log", "", {sum}, log);
+    const ValueId in_place = keeps ? finite : reshaped(node, "in its place", finite, result);
+    emit(node, "Add", "", {log, in_place}, y);
+    return true;
   }
 
   bool batch(const Node& node) {

@@ -38,6 +38,7 @@ std::optional<RowsOp> reduction(const Node& node) {
   if (node.op == "ReduceMean" || node.op == "GlobalAveragePool") return RowsOp::mean;
   if (node.op == "ReduceMax" || node.op == "GlobalMaxPool") return RowsOp::max;
   if (node.op == "ReduceMin") return RowsOp::min;
+  if (node.op == "ReduceProd") return RowsOp::product;
   if (node.op == "ReduceL1") return RowsOp::sum_of_sizes;
   if (node.op == "ReduceSumSquare" || node.op == "ReduceL2") return RowsOp::sum_of_squares;
   return std::nullopt;
@@ -136,7 +137,7 @@ void lower_reduction(Lowering& lowering, const Node& node, RowsOp op) {
   const Layout result = is_image(lowering.shape(y)) ? layout : Layout::nchw;
   const Ref from = lowering.read(node.inputs[0], layout);
   if (axes.empty()) {
-    if (op != RowsOp::sum && op != RowsOp::mean && op != RowsOp::max && op != RowsOp::min)
+    if (op == RowsOp::sum_of_squares || op == RowsOp::sum_of_sizes)
       site.decline("without axes it is not known");
     return lowering.alias(y, from, result);
   }

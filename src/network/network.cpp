@@ -216,6 +216,11 @@ NetworkImpl::NetworkImpl(EngineImpl& engine, Graph graph, const NetworkRequest& 
   if (request_.request.threads == 0)
     request_.request.threads = device->info().kind == "cpu" ? available_processors() : 1;
   network::check_operators(original_);
+  for (const std::string& name : request_.keep_f32) {
+    if (std::ranges::find(original_.values, name, &network::Value::name) == original_.values.end())
+      throw Error(Status::bad_problem,
+                  "the network has no tensor " + network::in_quotes(name) + " to keep in f32");
+  }
   inputs_ = tensors(original_, original_.inputs);
   graph_ =
       network::run_passes(network::unsized_passes(), original_, network::passes_off(device->info().kind));
@@ -232,7 +237,9 @@ std::shared_ptr<const NetworkPlanImpl> NetworkImpl::plan(const std::vector<Shape
   }
   Graph graph = network::with_sizes(graph_, shapes);
   graph = network::run_passes(network::sized_passes(), std::move(graph));
-  graph = network::with_precision(std::move(graph), request_.dtype);
+  graph = network::with_precision(
+      std::move(graph), request_.dtype, {request_.keep_f32.begin(), request_.keep_f32.end()},
+      [&](network::Type type, const auto& constant) { return weights_.finite_in(type, constant); });
   std::vector<std::string> names;
   for (const network::ValueId id : original_.outputs) names.push_back(original_.at(id).name);
   auto made = std::make_shared<const NetworkPlanImpl>(

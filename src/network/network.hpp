@@ -72,6 +72,7 @@ class NetworkImpl {
 
   const std::vector<NetworkTensor>& inputs() const { return inputs_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const NetworkRequest& request() const { return request_; }
   // As the file has it, for the reference.
   const network::Graph& original() const { return original_; }
   std::shared_ptr<const NetworkPlanImpl> plan(const std::vector<network::Shape>& shapes);

@@ -5,10 +5,23 @@
 
 namespace faltung::network {
 
+namespace {
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) {
+    if (!part.empty()) text += (text.empty() ? "" : "; ") + part;
+  }
+  return text;
+}
+
+std::string after(const char* word, const std::string& text) { return text.empty() ? "" : word + text; }
+
+}  // namespace
+
 std::string epilogue_note(const Node& node) {
-  const std::string fused = node.text("fused", ""), unfused = node.text("unfused", "");
-  return (fused.empty() ? "" : "with " + fused) + (fused.empty() || unfused.empty() ? "" : "; ") +
-         (unfused.empty() ? "" : "no more: " + unfused);
+  return joined({after("with ", node.text("fused", "")), after("no more: ", node.text("unfused", "")),
+                 node.text("precision", "")});
 }
 
 std::string chain_note(const std::vector<const Node*>& nodes) {
@@ -16,7 +29,7 @@ std::string chain_note(const std::vector<const Node*>& nodes) {
   for (const Node* node : nodes) {
     if (node != nodes.back()) text += (text.empty() ? "with " : ", ") + node->op + " " + node->name;
   }
-  return text;
+  return joined({text, nodes.back()->text("precision", "")});
 }
 
 // A node and what its layouts cost.

@@ -70,10 +70,12 @@ double divide(double sum, double count) { return sum / count; }
 double root(double sum, double) { return std::sqrt(sum); }
 double logarithm(double sum, double) { return std::log(sum); }
 
-// The largest is taken out first: e^x of it would overflow.
+// The largest is taken out first: e^x of it would overflow. Of infinite ones the largest number is.
 void log_sum_exp(const Site& s, std::vector<Array>& out) {
+  constexpr double kMost = std::numeric_limits<double>::max();
   std::vector<Array> most = out;
   from_infinity<larger, -1>(s, most);
+  for (double& m : most[0].data) m = m > kMost ? kMost : m < -kMost ? -kMost : m;
   const Shape kept = reduced_shape(s, reduced_axes(s), true);
   Odometer at(s.in(0).shape, {broadcast_strides(kept, s.in(0).shape)});
   std::ranges::fill(out[0].data, 0.0);

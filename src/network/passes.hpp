@@ -3,6 +3,8 @@
 #ifndef FALTUNG_SRC_NETWORK_PASSES_HPP_
 #define FALTUNG_SRC_NETWORK_PASSES_HPP_
 
+#include <functional>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -41,13 +43,20 @@ Graph make_products(Graph graph);     // Gemm and MatMul by a constant become fa
 Graph split_upsampling(Graph graph);  // transposed convolutions to few channels: a product, and a copy; CPU's
 Graph find_patterns(Graph graph);     // SiLU, HardSwish, GELU, LayerNormalization in parts; what does nothing
 Graph unroll_recurrences(Graph graph);  // LSTM, GRU and RNN by steps
-Graph split_norms(Graph graph);         // normalizations become faltung.Standardize and elementwise nodes
-Graph join_group_norms(Graph graph);    // rows of groups of channels, on the image itself
-Graph fuse_epilogues(Graph graph);  // residual, activation and pool into the convolution or product before
+// Normalizations become faltung.Standardize and elementwise nodes; logarithms of sums these and sums.
+Graph split_norms(Graph graph);
+Graph join_group_norms(Graph graph);  // rows of groups of channels, on the image itself
+Graph fuse_epilogues(Graph graph);    // residual, activation and pool into the convolution or product before
 
-// After all of them: values of f32 are of this type from here on, but the network's inputs and outputs, and
-// sums that may be large. Nodes that cast stand where the two meet.
-Graph with_precision(Graph graph, DType dtype);
+// Whether no element of a constant of f32 is infinite in the type.
+bool is_finite_in(Type type, const std::shared_ptr<const Constant>& constant);
+using FiniteIn = std::function<bool(Type, const std::shared_ptr<const Constant>&)>;
+
+// After all of them: values of f32 are of this type from here on, but the network's inputs and outputs, sums
+// that may be large, those with a name among `kept`, and what a node makes by weights that the type does not
+// hold. Nodes that cast stand where the two meet.
+Graph with_precision(Graph graph, DType dtype, const std::set<std::string>& kept = {},
+                     const FiniteIn& finite_in = is_finite_in);
 
 }  // namespace faltung::network
 

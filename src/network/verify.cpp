@@ -61,6 +61,12 @@ std::size_t bytes_of(const NetworkTensor& tensor) {
   return static_cast<std::size_t>(elements(tensor.sizes)) * bytes(tensor.element);
 }
 
+// Whether an element is finite, and not so in the type.
+bool is_beyond(Type type, const Array& array) {
+  return std::ranges::any_of(array.data,
+                             [&](double v) { return std::isfinite(v) && std::isinf(round_to(type, v)); });
+}
+
 }  // namespace
 
 TensorError compare(const Array& expected, const Array& actual) {
@@ -115,14 +121,23 @@ Verified verify(NetworkImpl& network, const NetworkPlanImpl& plan, std::span<con
     if (step > 0) keep(step - 1, arena);
   });
 
+  Verified all;
+  const NetworkRequest& request = network.request();
+  const Type type = request.dtype == DType::f32   ? Type::f32
+                    : request.dtype == DType::f16 ? Type::f16
+                                                  : Type::bf16;
+  const auto watch_range = [&](const std::string& name, const Array& array) {
+    const bool kept = std::ranges::find(request.keep_f32, name) != request.keep_f32.end();
+    if (array.type == Type::f32 && !kept && is_beyond(type, array)) all.beyond.push_back(name);
+  };
   std::vector<Array> arrays;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Value& value = graph.at(graph.inputs[i]);
     arrays.push_back(decode({value.type, *value.shape, nullptr, static_cast<const std::byte*>(inputs[i])}));
+    watch_range(value.name, arrays.back());
   }
   std::map<std::size_t, TensorError> by_step;
   const Graph& original = network.original();
-  Verified all;
   all.outputs = interpret(original, arrays, [&](ValueId id, const Array& expected) {
     const auto found = seen.find(original.at(id).name);
     if (found == seen.end() || found->second.shape != expected.shape) return;
@@ -131,6 +146,8 @@ Verified verify(NetworkImpl& network, const NetworkPlanImpl& plan, std::span<con
     error.step = schedule.steps()[found->second.step].name;
     error.shape = expected.shape;
     error.is_output = std::ranges::find(original.outputs, id) != original.outputs.end();
+    // Results of f32 that are no outputs are in f32 in any case.
+    if (found->second.type != Type::f32 || !error.finite) watch_range(error.name, expected);
     by_step[found->second.step] = error;
     seen.erase(found);
   });

@@ -24,6 +24,9 @@ TensorError compare(const Array& expected, const Array& actual);
 struct Verified {
   std::vector<TensorError> tensors;  // in the order of the steps
   std::vector<Array> outputs;        // the network's, in double precision
+  // Names of tensors that have elements beyond the network's 16 bits, and were not kept in f32: inputs, and
+  // results in the order of the file.
+  std::vector<std::string> beyond;
 };
 // The reference is the file's own graph, before any pass.
 Verified verify(NetworkImpl& network, const NetworkPlanImpl& plan, std::span<const void* const> inputs);

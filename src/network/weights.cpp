@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/convert.hpp"
 #include "src/backend/host_memory.hpp"
+#include "src/network/passes.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 #include "src/problem/problem.hpp"
@@ -137,6 +138,16 @@ Weights::Packed Weights::pack(const std::shared_ptr<const Constant>& filter,
     entry = {filter, std::move(made)};
   }
   return entry.packed;
+}
+
+bool Weights::finite_in(Type type, const std::shared_ptr<const Constant>& constant) {
+  const std::lock_guard lock(mutex_);
+  auto& [known, is_finite] = finite_in_[{constant.get(), type}];
+  if (known == nullptr) {
+    is_finite = is_finite_in(type, constant);
+    known = constant;
+  }
+  return is_finite;
 }
 
 Bytes Weights::scratch(std::size_t bytes) {

@@ -34,6 +34,8 @@ class Weights {
               const Parallel& parallel, bool packs = true);
   // One element an output channel, of this type, where the plan's kernel reads it: a bias, or slopes.
   Bytes of_channels(const std::shared_ptr<const Constant>& from, DType dtype, const PlanImpl& plan);
+  // is_finite_in (src/network/passes.hpp), once for each constant.
+  bool finite_in(Type type, const std::shared_ptr<const Constant>& constant);
 
   // What packing alone needs is kept from one filter to the next until then.
   void give_back_scratch();
@@ -52,6 +54,7 @@ class Weights {
   std::size_t scratch_bytes_ = 0;
   std::map<Key, Entry> entries_;
   std::map<std::pair<const Constant*, DType>, std::pair<std::shared_ptr<const Constant>, Bytes>> of_channels_;
+  std::map<std::pair<const Constant*, Type>, std::pair<std::shared_ptr<const Constant>, bool>> finite_in_;
 };
 
 }  // namespace faltung::network
