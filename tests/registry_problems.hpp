@@ -146,8 +146,9 @@ inline std::vector<Problem> affine_problems() {
   return problems;
 }
 
-// What training takes beside the result, or gates it by: sums of several tiles of a block, of parts of tiles and
-// of channels that no tile fills, of groups and few channels; dense ones of enough pixels for several parts.
+// What training takes beside the result, or gates it by: sums of several tiles of a block, of parts of tiles
+// and of channels that no tile fills, of groups and few channels; dense ones of enough pixels for several
+// parts.
 inline std::vector<Problem> training_problems() {
   const char* const shapes[] = {"n5c64h13w11k96r3s3:pad1",    "n9c72h28w30k200r1s1",
                                 "n3c64h9w12k128r3s3:pad1:g4", "n2c64h30w34k64r3s3:st2:pad1",
