@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/shortlist.hpp"
 #include "src/algorithms/sm90/around.hpp"
 #include "src/algorithms/sm90/bring.hpp"
 #include "src/algorithms/sm90/channel_sums.hpp"
@@ -170,6 +171,18 @@ class ImplicitGemmSm90 : public Algorithm {
     return all;
   }
 
+  Shortlist shortlist(const Problem& asked, const Target& target) const override {
+    // Without the step that adds up channels apart.
+    const auto price = [&](const Formed& formed) {
+      const Problem given = sums_apart(formed, asked) ? without_training(asked) : asked;
+      if (!sm90::goes_around(formed.form, given)) return cost_of_kernel(formed, given, target.device).ms;
+      return cost_of_kernel(sm90::inside(formed), sm90::inside(formed.form, given), target.device).ms +
+             sm90::steps_around_ms(formed.form, given);
+    };
+    return nearest_of(forms(asked, target), price,
+                      [&](const Formed& formed) { return candidate_of(formed, asked, target.device); });
+  }
+
   // With a pool, those that are tiled for it.
   static std::vector<Formed> forms(const Problem& given, const Target& target) {
     const Problem asked = sm90::as_asked(given).problem;
@@ -268,7 +281,7 @@ class ImplicitGemmSm90 : public Algorithm {
     return c;
   }
 
-  static Candidate candidate_of_kernel(const Formed& formed, const Problem& given, const DeviceInfo& device) {
+  static Cost cost_of_kernel(const Formed& formed, const Problem& given, const DeviceInfo& device) {
     const Tiling& t = formed.tiling;
     const View& view = view_of(formed, given);
     const Problem &asked = view.asked, &p = view.engine, &inner = view.inner;
@@ -277,15 +290,23 @@ class ImplicitGemmSm90 : public Algorithm {
     if (gathers && inner.layout == Layout::nhwc) counted.c = sm90::padded_channels(inner);
     const sm90::Estimate e = t.phased() ? sm90::estimate_phases(t, view.whole, Chip::of(device))
                                         : sm90::estimate(t, counted, Chip::of(device));
+    // The filter of a backward_data changes with every run.
+    const bool changes = asked.direction == Direction::backward_data;
+    const double packed = changes ? static_cast<double>(sm90::packed_bytes(formed, inner, asked)) : 0;
+    const std::size_t brought = sm90::workspace_of(formed, inner, asked).bytes;
+    return {e.ms + before_ms(formed, p, inner, brought) + sm90::packing_ms(packed), e.bound};
+  }
+
+  static Candidate candidate_of_kernel(const Formed& formed, const Problem& given, const DeviceInfo& device) {
+    const Tiling& t = formed.tiling;
+    const View& view = view_of(formed, given);
+    const Problem &asked = view.asked, &p = view.engine, &inner = view.inner;
     Candidate c;
     c.config = config_name(formed);
+    c.cost = cost_of_kernel(formed, given, device);
     const std::size_t brought = sm90::workspace_of(formed, inner, asked).bytes;
     c.workspace_bytes = sm90::channel_sums(t, inner, brought, Chip::of(device)).workspace_bytes;
     c.packed_bytes = sm90::packed_bytes(formed, inner, asked);
-    // The filter of a backward_data changes with every run.
-    const bool changes = asked.direction == Direction::backward_data;
-    const double packed = changes ? static_cast<double>(c.packed_bytes) : 0;
-    c.cost = {e.ms + before_ms(formed, p, inner, brought) + sm90::packing_ms(packed), e.bound};
     c.accuracy = accuracy(p, formed);
     c.recipe = [formed, given, &device] { return sm90::recipe(formed, given, device); };
     c.maker = maker(formed);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/shortlist.hpp"
 #include "src/algorithms/sm90/tiling.hpp"
 #include "src/problem/dtype.hpp"
 
@@ -64,6 +65,13 @@ class WeightsGradientSm90 : public Algorithm {
     std::stable_sort(all.begin(), all.end(),
                      [](const Candidate& a, const Candidate& b) { return a.cost.ms < b.cost.ms; });
     return all;
+  }
+
+  Shortlist shortlist(const Problem& p, const Target& target) const override {
+    const int units = target.device.units;
+    return nearest_of(
+        tiles(p, units), [&](const Tile& tile) { return cost(tile, p, units).ms; },
+        [&](const Tile& tile) { return candidate_of(p, tile, target.device); });
   }
 
   Maker parse(const std::string& config, Direction) const override { return maker(parse_tile(config)); }

@@ -77,8 +77,8 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   constexpr double kTurnedRow = 0.53;  // where x is turned: for each of its rows by so much, beside
   constexpr double kUnturned = 0.83;   //   so many
   const Problem p = seen(t, problem);
-  const Config c = config(t, problem);
-  const Counts n = counts(t, problem);
+  const Config c = config(t, problem, p);
+  const Counts n = counts(t, p, c);
   const i64 together = pairs_up(c) && n.results() * t.shares > filled(t, multiprocessors) ? 2 : 1;
   const i64 waves = ceil_div(n.results() * t.shares, filled(t, multiprocessors) * together);
   double tile = 0, fill = 0, issue = 0, first = 0;  // cycles
@@ -133,7 +133,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   const double bytes = (min_bytes(problem) - left_out) / kMemory;
   double more = kLaunch;
   if (t.parts() > 1)
-    more += kStep + 2.0 * t.parts() * static_cast<double>(part_pairs_of(t, problem)) * 8 / kCache;
+    more += kStep + 2.0 * t.parts() * static_cast<double>(part_pairs_of(t, problem, p)) * 8 / kCache;
   if (t.pair != Pair::neither) more += kPaired;
   if (t.cluster > 1) more += kJoin + sum_bytes(c) / kJoined;
   // Of what is turned as much is read as written, where pixels are taken their rows.
@@ -147,10 +147,10 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   };
   if (turns_result(t, problem)) more += kTurn;  // the result's way back
   // One launch turns both.
-  if (turns_x(t, problem) && turns_y(t, problem) && t.form != Form::deepened) more -= kTurn;
-  more += t.form == Form::thinned ? thinned() : turned(turns_x(t, problem), x_shape(problem));
+  if (turns_x(t, problem, p) && turns_y(t, problem, p) && t.form != Form::deepened) more -= kTurn;
+  more += t.form == Form::thinned ? thinned() : turned(turns_x(t, problem, p), x_shape(problem));
   // By the bytes, and at a turn's rate: not measured yet.
-  more += turned(turns_y(t, problem), conv_shape(problem));
+  more += turned(turns_y(t, problem, p), conv_shape(problem));
   return {std::max(arithmetic, bytes) + kOverlap * std::min(arithmetic, bytes) + more,
           bytes > arithmetic ? Bound::bytes : Bound::arithmetic};
 }
@@ -161,23 +161,25 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
   const auto add = [&](Tile t) {
     // As many buffers as there is room for.
     const int most = t.kind == Kind::lines ? 2 : t.pair == Pair::neither ? 8 : 12;
-    t.shares = t.cluster;
-    for (t.stages = most; t.stages > 2 && !unfit(t, problem).empty();) --t.stages;
+    t.shares = t.cluster, t.stages = 2;
     if (!unfit(t, problem).empty()) return;
-    const Counts n = counts(t, problem);
+    const Problem p = seen(t, problem);
+    Config c = config(t, problem, p);
+    for (c.stages = most; !has_room(c);) --c.stages;
+    t.stages = c.stages;
+    const Counts n = counts(t, p, c);
     const auto share = [&](int blocks) {
       const i64 room = filled(t, multiprocessors) * blocks / n.results();
       t.shares = static_cast<int>(std::clamp<i64>(room, t.cluster, n.pixels()) / t.cluster * t.cluster);
       if (t.cluster > 1 && t.parts() > kFewParts) return;
-      if (all.empty() || to_string(all.back()) != to_string(t)) all.push_back(t);
+      if (all.empty() || all.back() != t) all.push_back(t);
     };
     share(1);
     // Two a multiprocessor, one after the other or side by side; or one, which leaves room for the next
     // launch's.
-    Tile half = t;
-    while (half.stages > 3 && !pairs_up(config(half, problem))) --half.stages;
-    if (pairs_up(config(half, problem))) {
-      t = half;
+    while (c.stages > 3 && !pairs_up(c)) --c.stages;
+    if (pairs_up(c)) {
+      t.stages = c.stages;
       share(1);
     }
     share(2);
@@ -259,10 +261,13 @@ std::vector<Tile> list_all(const Problem& problem, int multiprocessors) {
   t.k = t.c = 128;
   for (const auto& shape : kShapes) {
     t.height = shape[0], t.width = shape[1], t.images = shape[2];
-    for (t.stages = 8; t.stages > 2 && !unfit(t, problem).empty();) --t.stages;
-    t.shares = 1;
+    t.stages = 2, t.shares = 1;
     if (!unfit(t, problem).empty()) continue;
-    const Counts n = counts(t, problem);
+    const Problem p = seen(t, problem);
+    Config c = config(t, problem, p);
+    for (c.stages = 8; !has_room(c);) --c.stages;
+    t.stages = c.stages;
+    const Counts n = counts(t, p, c);
     t.shares = static_cast<int>(std::clamp<i64>(multiprocessors / n.results(), 1, n.pixels()));
     all.push_back(t);
   }

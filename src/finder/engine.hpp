@@ -16,7 +16,8 @@
 
 namespace faltung {
 
-// What may compute a problem, and what was measured of it: what a plan is chosen from.
+// What may compute a problem, and what was measured of it: what a plan is chosen from. Of the selection as
+// much as that takes.
 struct Considered {
   Selection selection;
   Trials trials;
@@ -48,7 +49,8 @@ class EngineImpl {
   // Every kernel that may compute the problem, best first by the model, without those in quarantine. First of
   // all one whose verdict came with the package, where the model has no better one: it need not be waited
   // for.
-  Selection candidates(const Settled& settled);
+  // Extent::nearest: as far as `plan` looks unless kernels fail.
+  Selection candidates(const Settled& settled, Extent extent = Extent::all);
   // The plan of one kernel, whether it would be chosen or not.
   std::shared_ptr<const PlanImpl> make_plan(const Settled& settled, const Candidate& candidate);
   // What the device reaches, as the store has it, else measured.

@@ -169,13 +169,17 @@ namespace {
 
 std::vector<Tiling> tilings(const Problem& asked, const Problem& p, const Chip& chip, std::size_t most) {
   std::vector<Tiling> all;
+  const bool phased = has_phases(asked);
   for (Tiling t : tilings(p, chip, most)) {
-    if (has_phases(asked)) t.phases = narrow(positions(asked));
+    if (phased) t.phases = narrow(positions(asked));
     Tiling as_it_is = t;
     as_it_is.filter = Filter::as_it_is;
     // Nothing has to be packed then.
-    if (unfit(as_it_is, asked, p).empty()) t = as_it_is;
-    if (unfit(t, asked, p).empty()) all.push_back(t);
+    if (asked.direction == Direction::backward_data && unfit(as_it_is, asked, p).empty()) {
+      all.push_back(as_it_is);
+    } else if (!phased || unfit(t, asked, p).empty()) {  // of one phase it is listed because it fits
+      all.push_back(t);
+    }
   }
   return all;
 }
