@@ -53,7 +53,11 @@ std::string text_of(const IndexMap& map) {
 class Rewritten {
  public:
   Rewritten(const Problem& problem, std::vector<Part> parts, const Target& target)
-      : problem_(problem), device_(target.device), threads_(target.threads), parts_(std::move(parts)) {
+      : problem_(problem),
+        device_(target.device),
+        threads_(target.threads),
+        measured_(target.measured),
+        parts_(std::move(parts)) {
     // Steps that read the weights as they are cannot where a plan has packed ones.
     bool packs = false;
     for (const Part& part : parts_)
@@ -160,7 +164,8 @@ class Rewritten {
     for (const Places& p : places_) {
       for (const std::optional<Placed>* placed : {&p.x, &p.y, &p.residual}) {
         if (!*placed) continue;
-        ms += pass_ms(2.0 * static_cast<double>((*placed)->copy->inner_bytes()), {device_, threads_});
+        ms += pass_ms(2.0 * static_cast<double>((*placed)->copy->inner_bytes()),
+                      {device_, threads_, measured_});
       }
     }
     return ms;
@@ -225,6 +230,7 @@ class Rewritten {
   Problem problem_;
   const DeviceInfo& device_;
   int threads_;
+  Ceilings measured_;
   std::vector<Part> parts_;
   std::vector<Places> places_;
   std::size_t workspace_bytes_ = 0, packed_bytes_ = 0;

@@ -12,6 +12,7 @@
 #include "kernels/sm90/weights_gradient_config.h"
 #include "kernels/sm90/weights_gradient_runs.h"
 #include "src/algorithms/candidate.hpp"
+#include "src/algorithms/sm90/chip.hpp"
 #include "src/algorithms/sm90/kernel_config.hpp"
 #include "src/problem/rewrite.hpp"
 
@@ -96,7 +97,7 @@ inline Counts counts(const Tile& t, const Problem& p) {
 std::string unfit(const Tile& tile, const Problem& problem);
 // Every tile worth trying.
 std::vector<Tile> tiles(const Problem& problem, int multiprocessors);
-Cost cost(const Tile& tile, const Problem& problem, int multiprocessors);
+Cost cost(const Tile& tile, const Problem& problem, const sm90::Chip& chip);
 
 // The parts, then x and the output's gradient where they are turned, and the inner problem's result: where
 // these begin, and all of it.

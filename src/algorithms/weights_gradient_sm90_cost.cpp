@@ -47,7 +47,7 @@ double read_again(const Tile& t, const Problem& p) {
 }  // namespace
 
 // Fitted to kernels timed on an H200 (docs/notes/hopper_gradients.md).
-Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
+Cost cost(const Tile& t, const Problem& problem, const sm90::Chip& chip) {
   constexpr double kClock = 1.47e6;                // cycles a millisecond
   constexpr double kFill = 55.8, kFillTap = 99.2;  // bytes a cycle into shared memory: halo patches; a tap
   constexpr double kFillPlanes = 43.2;             // of planes, less what a pair brings for each other
@@ -79,6 +79,7 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   const Problem p = seen(t, problem);
   const Config c = config(t, problem, p);
   const Counts n = counts(t, p, c);
+  const int multiprocessors = chip.multiprocessors;
   const i64 together = pairs_up(c) && n.results() * t.shares > filled(t, multiprocessors) ? 2 : 1;
   const i64 waves = ceil_div(n.results() * t.shares, filled(t, multiprocessors) * together);
   double tile = 0, fill = 0, issue = 0, first = 0;  // cycles
@@ -125,25 +126,26 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   const double a_block =
       static_cast<double>(ceil_div(n.pixels(), i64{t.shares}) * together) * (tile + kTile) + kStart + first -
       (pairs_up(c) ? kRoom : 0);
-  const double arithmetic = static_cast<double>(waves) * a_block / kClock;
+  const double arithmetic = static_cast<double>(waves) * a_block / (kClock * chip.pace);
   // Strides beyond the filter leave pixels out.
   const double read = std::min(1.0, static_cast<double>(problem.r) / static_cast<double>(problem.stride_h)) *
                       std::min(1.0, static_cast<double>(problem.s) / static_cast<double>(problem.stride_w));
   const double left_out = (1 - read) * static_cast<double>(bytes_of(problem, x_shape(problem)));
-  const double bytes = (min_bytes(problem) - left_out) / kMemory;
+  const double bytes = (min_bytes(problem) - left_out) / (kMemory * chip.memory);
   double more = kLaunch;
   if (t.parts() > 1)
     more += kStep + 2.0 * t.parts() * static_cast<double>(part_pairs_of(t, problem, p)) * 8 / kCache;
   if (t.pair != Pair::neither) more += kPaired;
   if (t.cluster > 1) more += kJoin + sum_bytes(c) / kJoined;
   // Of what is turned as much is read as written, where pixels are taken their rows.
+  const double turned_a_ms = kTurned * chip.memory;
   const auto turned = [&](bool turns, const TensorShape& shape) {
-    return turns ? kTurn + 2.0 * static_cast<double>(bytes_of(problem, shape)) / kTurned : 0.0;
+    return turns ? kTurn + 2.0 * static_cast<double>(bytes_of(problem, shape)) / turned_a_ms : 0.0;
   };
   const auto thinned = [&] {
     const double all = static_cast<double>(bytes_of(problem, x_shape(problem)));
     const double rows = all / static_cast<double>(problem.stride_h);
-    return kTurn + (rows + rows / static_cast<double>(problem.stride_w)) / kTurned;
+    return kTurn + (rows + rows / static_cast<double>(problem.stride_w)) / turned_a_ms;
   };
   if (turns_result(t, problem)) more += kTurn;  // the result's way back
   // One launch turns both.

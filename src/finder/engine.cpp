@@ -117,7 +117,7 @@ Selection EngineImpl::candidates(const Settled& s, Extent extent) {
   Selection selection;
   if (!is_lock_) {
     if (s.on_cpu()) std::call_once(rates_, [&] { share_cpu_rates(store_, s.device->info()); });
-    selection = select(s, extent);
+    selection = select(s, extent, known(s).ceilings);
   } else {
     // What a lock names is asked what every candidate is.
     const std::string kernel = locked_kernel(store_, s.problem, s.device->info());
@@ -139,7 +139,7 @@ Selection EngineImpl::candidates(const Settled& s, Extent extent) {
   }
   trust_.sift(selection, s);
   if (!reaches(selection)) return candidates(s, Extent::all);
-  if (!is_lock_ && is_known(s)) {
+  if (!is_lock_ && known(s).is_shipped) {
     prefer_ready(selection, [&](const Candidate& candidate) {
       try {
         return shipped_->get(kVerified, verdict_key(candidate, s.problem, s.device->info())).has_value();
@@ -151,13 +151,16 @@ Selection EngineImpl::candidates(const Settled& s, Extent extent) {
   return selection;
 }
 
-// Then it has its ceilings.
-bool EngineImpl::is_known(const Settled& s) {
-  if (shipped_ == nullptr || s.on_cpu()) return false;
+// What has verdicts in the package has its ceilings there.
+EngineImpl::Known EngineImpl::known(const Settled& s) {
+  if (s.on_cpu()) return {};
   const DeviceInfo& device = s.device->info();
   const std::lock_guard lock(mutex_);
   const auto [known, is_new] = known_.try_emplace(device.key);
-  if (is_new) known->second = load_ceilings(*shipped_, device, s.threads).has_value();
+  if (is_new) {
+    known->second.is_shipped = shipped_ != nullptr && load_ceilings(*shipped_, device, s.threads);
+    known->second.ceilings = load_ceilings(store_, device, s.threads).value_or(Ceilings{});
+  }
   return known->second;
 }
 
@@ -273,7 +276,8 @@ std::shared_ptr<const PlanImpl> EngineImpl::choose(const Settled& s, const Consi
   };
   std::shared_ptr<const PlanImpl> plan = first_of(considered.selection);
   // None of the nearest serves.
-  if (plan == nullptr && !considered.selection.is_whole()) plan = first_of(select(s));
+  if (plan == nullptr && !considered.selection.is_whole())
+    plan = first_of(select(s, Extent::all, known(s).ceilings));
   if (plan != nullptr) return plan;
   if (!no_worker.empty()) no_worker = ": " + no_worker;
   throw Error(Status::unsupported, "no kernel can be used for " + to_string(s.problem) + " on " +
@@ -302,6 +306,8 @@ Ceilings EngineImpl::measure_ceilings(Device& device, int threads) {
     c.copy_gbps = std::max(c.copy_gbps, known->copy_gbps);
   }
   save_ceilings(store_, device.info(), threads, c);
+  const std::lock_guard lock(mutex_);
+  known_.erase(device.info().key);  // choices from now on reckon with these
   return c;
 }
 

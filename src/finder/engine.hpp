@@ -69,7 +69,12 @@ class EngineImpl {
   std::shared_ptr<const PlanImpl> kept_plan(const std::string& key);  // or null
   std::shared_ptr<const PlanImpl> choose(const Settled& settled, const Considered& considered);
   void forget_plans();
-  bool is_known(const Settled& settled);  // whether the package has verdicts of a GPU
+  // Of a GPU: whether the package has verdicts of it, and what it was measured to reach; zeros if it was not.
+  struct Known {
+    bool is_shipped = false;
+    Ceilings ceilings;
+  };
+  Known known(const Settled& settled);
   void warn(const std::string& line);
 
   std::mutex mutex_;  // of what follows but the store, what was shipped and trust, which have their own
@@ -82,7 +87,7 @@ class EngineImpl {
   std::once_flag rates_;  // the CPU's are the store's
   std::map<int, std::shared_ptr<const Parallel>> workers_;
   std::map<std::string, std::shared_ptr<const PlanImpl>> plans_;  // by Settled::key
-  std::map<std::string, bool> known_;                             // by a GPU's key
+  std::map<std::string, Known> known_;                            // by a GPU's key
   std::atomic<std::uint64_t> forgotten_{0};  // how often plans_ were: something was measured, or failed
 };
 

@@ -21,13 +21,13 @@ bool is_last_resort(const Candidate& candidate) { return candidate.algorithm->la
 
 // The algorithm's candidates, and those that are named in full. What throws while it is made or priced is
 // refused in its words.
-std::vector<Candidate> candidates_of(const Algorithm& algorithm, const Settled& s, Extent extent,
-                                     Selection& out) {
+std::vector<Candidate> candidates_of(const Algorithm& algorithm, const Settled& s, const Target& target,
+                                     Extent extent, Selection& out) {
   std::vector<Report>& refusals = out.refusals;
   const std::string name(algorithm.name());
   std::vector<Candidate> all;
   try {
-    Algorithm::Offer offer = algorithm.offer(s.problem, s.target(), extent);
+    Algorithm::Offer offer = algorithm.offer(s.problem, target, extent);
     if (!offer.support.yes) {
       refusals.push_back(report_of(Outcome::declined, offer.support.why, name));
       return {};
@@ -43,7 +43,7 @@ std::vector<Candidate> candidates_of(const Algorithm& algorithm, const Settled& 
     if (forced.algorithm != &algorithm) continue;
     if (std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return c.config == forced.config; }))
       continue;
-    all.push_back(algorithm.candidate(s.problem, forced.config, s.target()));
+    all.push_back(algorithm.candidate(s.problem, forced.config, target));
   }
   return all;
 }
@@ -74,12 +74,12 @@ Report refused_by_patterns(std::string kernel) {
   return report_of(Outcome::skipped, "by the kernel patterns given", std::move(kernel));
 }
 
-Selection select(const Settled& s, Extent extent) {
+Selection select(const Settled& s, Extent extent, const Ceilings& measured) {
   Selection out;
   for (const auto& algorithm : registry()) {
     if (algorithm->device_kind() != s.device->info().kind) continue;
     bool any_allowed = false, any = false;
-    for (Candidate& candidate : candidates_of(*algorithm, s, extent, out)) {
+    for (Candidate& candidate : candidates_of(*algorithm, s, s.target(measured), extent, out)) {
       any = true;
       if (!s.filter.allows(*algorithm, candidate.kernel())) continue;
       any_allowed = true;

@@ -28,7 +28,7 @@ void require_candidates(const Selection& selection, const Settled& settled);
 // Moves candidates whose recipe throws to the refusals, in its words; then the same.
 void require_recipes(Selection& selection, const Settled& settled);
 // The same.
-Selection select(const Settled& settled, Extent extent = Extent::all);
+Selection select(const Settled& settled, Extent extent = Extent::all, const Ceilings& measured = {});
 // Whether it has all that a choice of its first candidate looks at.
 bool reaches(const Selection& selection);
 // Puts first the first candidate that is ready of those that the model cannot tell from its own first one.

@@ -92,17 +92,17 @@ Formed inside(Formed formed) {
   return formed;
 }
 
-double steps_around_ms(Form form, const Problem& given) {
-  const double written = spread_ms(static_cast<double>(bytes_of_operand(given, Operand::x)));
+double steps_around_ms(Form form, const Problem& given, const Chip& chip) {
+  const double written = spread_ms(static_cast<double>(bytes_of_operand(given, Operand::x)), chip);
   if (form != Form::deepened) return written;
   const Problem inner = inside(form, given);
-  return written + packing_ms(static_cast<double>(bytes_of_operand(inner, Operand::w))) +
-         (given.layout == Layout::nchw ? turning_ms(engine_problem(inner)) : 0);
+  return written + packing_ms(static_cast<double>(bytes_of_operand(inner, Operand::w)), chip) +
+         (given.layout == Layout::nchw ? turning_ms(engine_problem(inner), chip) : 0);
 }
 
-Candidate with_steps_around(Form form, const Problem& given, Candidate c) {
+Candidate with_steps_around(Form form, const Problem& given, Candidate c, const Chip& chip) {
   const Held h = held(form, given, c.workspace_bytes, c.packed_bytes);
-  c.cost.ms += steps_around_ms(form, given);
+  c.cost.ms += steps_around_ms(form, given, chip);
   if (form == Form::deepened) {
     c.accuracy.filter_unit_h = static_cast<int>(given.stride_h);
     c.accuracy.filter_unit_w = static_cast<int>(given.stride_w);

@@ -217,14 +217,14 @@ Estimate estimate_phases(const Tiling& tiling, const Problem& asked, const Chip&
   const Phases phases = phases_of(asked);
   Tiling t = tiling;
   t.phases = 1;
-  const double begin = fitted::kLaunch + fitted::kLatency / fitted::kClock;
+  const double begin = fitted::kLaunch + fitted::kLatency / (fitted::kClock * chip.pace);
   Estimate all;
   all.ms = begin;
   for (const Phase& phase : phases.of) {
     const Problem p = alone(phases.engine, phase);
     if (phase.taps == 0) {
       all.ms += static_cast<double>(output_planes(p) * p.k * phase.p * phase.q * size_of(p.dtype)) /
-                fitted::steps::kZeros;
+                (fitted::steps::kZeros * chip.memory);
       continue;
     }
     const Estimate e = estimate(t, p, chip);
@@ -234,7 +234,7 @@ Estimate estimate_phases(const Tiling& tiling, const Problem& asked, const Chip&
   if (turns_tensors(asked)) {
     const auto bytes =
         static_cast<double>(bytes_of(asked, x_shape(asked)) + bytes_of(asked, conv_shape(asked)));
-    all.ms += 2 * bytes / fitted::steps::kTurn + 3 * fitted::kLaunch;
+    all.ms += 2 * bytes / (fitted::steps::kTurn * chip.memory) + 3 * fitted::kLaunch;
   }
   return all;
 }
