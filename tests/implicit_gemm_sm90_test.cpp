@@ -115,9 +115,9 @@ TEST(ImplicitGemmSm90, FewChannelsFold) {
 
 // A sequence is one line, which one block of threads folds.
 TEST(ImplicitGemmSm90, FewLinesTakeLongerToFold) {
-  EXPECT_GT(few_lines_ms(8e6, 8), 0.1);
-  EXPECT_LT(few_lines_ms(8e6, 32), few_lines_ms(8e6, 8) / 3);
-  EXPECT_EQ(few_lines_ms(8e6, 32 * 224), 0);
+  EXPECT_GT(few_lines_ms(8e6, 8, kChip), 0.1);
+  EXPECT_LT(few_lines_ms(8e6, 32, kChip), few_lines_ms(8e6, 8, kChip) / 3);
+  EXPECT_EQ(few_lines_ms(8e6, 32 * 224, kChip), 0);
 }
 
 TEST(ImplicitGemmSm90, FewChannelsWithStridesAreTakenFromSpaceToDepth) {

@@ -236,7 +236,7 @@ TEST(WeightsGradientSm90, RunsAreChosenBeforeACopy) {
         const Problem problem = parse_problem(shape + padding + ":" + math + ":nchw");
         double least = 1e9;
         for (const Tile& tile : tiles(problem, kMultiprocessors)) {
-          if (tile.form == form) least = std::min(least, cost(tile, problem, kMultiprocessors).ms);
+          if (tile.form == form) least = std::min(least, cost(tile, problem, {kMultiprocessors}).ms);
         }
         return least;
       };

@@ -116,7 +116,7 @@ TEST(WeightsGradientSm90, TilesKeepWithinTheChip) {
       EXPECT_LE(shared_bytes(c), kSharedLimit) << to_string(tile);
       EXPECT_LE(threads(c), 544) << to_string(tile);
       EXPECT_LE(columns(c), 256) << to_string(tile);
-      EXPECT_GT(cost(tile, problem, kMultiprocessors).ms, 0) << to_string(tile);
+      EXPECT_GT(cost(tile, problem, {kMultiprocessors}).ms, 0) << to_string(tile);
     }
   }
 }
@@ -207,7 +207,7 @@ TEST(WeightsGradientSm90, LinesAreAsWideAsARow) {
   for (const auto& row : fastest) {
     const Problem problem = parse_problem("bwd_w:" + std::string(row.problem) + ":nchw");
     const std::vector<Tile> all = tiles(problem, kMultiprocessors);
-    const auto ms = [&](const Tile& t) { return cost(t, problem, kMultiprocessors).ms; };
+    const auto ms = [&](const Tile& t) { return cost(t, problem, {kMultiprocessors}).ms; };
     const auto first =
         std::min_element(all.begin(), all.end(), [&](const Tile& a, const Tile& b) { return ms(a) < ms(b); });
     EXPECT_EQ(to_string(*first), std::string(row.tile) + "_sk132") << row.problem;
@@ -216,7 +216,7 @@ TEST(WeightsGradientSm90, LinesAreAsWideAsARow) {
   for (const char* size : {"h64w64", "h128w128"}) {
     const Problem problem = parse_problem("bwd_w:n128c64" + std::string(size) + "k64r3s3:pad1:f32:nchw");
     const std::vector<Tile> all = tiles(problem, kMultiprocessors);
-    const auto ms = [&](const Tile& t) { return cost(t, problem, kMultiprocessors).ms; };
+    const auto ms = [&](const Tile& t) { return cost(t, problem, {kMultiprocessors}).ms; };
     EXPECT_EQ(std::ranges::min_element(all, {}, ms)->width, 32) << size;
   }
 }

@@ -63,14 +63,14 @@ Support Algorithm::supports(const Problem& asked, const Target& target) const {
 }
 
 std::vector<Candidate> Algorithm::candidates(const Problem& asked, const Target& target) const {
-  return candidates(question(asked, target));
+  return candidates(question(asked, target), Extent::all).candidates;
 }
 
-Algorithm::Offer Algorithm::offer(const Problem& asked, const Target& target) const {
+Algorithm::Offer Algorithm::offer(const Problem& asked, const Target& target, Extent extent) const {
   const Question q = question(asked, target);
   Support support = supports(q);
-  if (!support.yes) return {std::move(support), {}};
-  return {std::move(support), candidates(q)};
+  if (!support.yes) return {{}, std::move(support)};
+  return {candidates(q, extent), std::move(support)};
 }
 
 Support Algorithm::supports(const Question& q) const {
@@ -88,15 +88,23 @@ Support Algorithm::supports(const Question& q) const {
   return q.rewriting ? q.rewriting->support() : accepts(q.untrained, q.target);
 }
 
-std::vector<Candidate> Algorithm::candidates(const Question& q) const {
+// Steps around a kernel take their time: what is left out of a list takes longer with them, too.
+Shortlist Algorithm::candidates(const Question& q, Extent extent) const {
   const Problem problem = q.problem(*this);
-  std::vector<Candidate> all;
+  Shortlist found;
+  std::vector<Candidate>& all = found.candidates;
   if (q.rewriting) {
-    for (Candidate& c : q.rewriting->candidates()) {
+    Shortlist inner = q.rewriting->candidates(extent);
+    found.complete_to_ms = inner.complete_to_ms;
+    for (Candidate& c : inner.candidates) {
       all.push_back(has_pool(problem) ? with_pool_step(std::move(c), problem, q.target) : std::move(c));
     }
   } else if (!has_pool(problem)) {
-    all = list(problem, q.target);
+    if (extent == Extent::all) {
+      all = list(problem, q.target);
+    } else {
+      found = shortlist(problem, q.target);
+    }
   } else {
     const bool may_fuse = fuses(problem, q.target);
     if (may_fuse) all = list(problem, q.target);
@@ -114,7 +122,7 @@ std::vector<Candidate> Algorithm::candidates(const Question& q) const {
   for (Candidate& c : all) c = finished(std::move(c), q);
   std::stable_sort(all.begin(), all.end(),
                    [](const Candidate& a, const Candidate& b) { return a.cost.ms < b.cost.ms; });
-  return all;
+  return found;
 }
 
 Candidate Algorithm::candidate(const Problem& asked, const std::string& config, const Target& target) const {

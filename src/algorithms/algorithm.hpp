@@ -6,6 +6,7 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_ALGORITHM_HPP_
 #define FALTUNG_SRC_ALGORITHMS_ALGORITHM_HPP_
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,6 +25,15 @@ struct Support {
   std::string why;
   static Support supported() { return {true, ""}; }
   static Support declined(std::string why) { return {false, std::move(why)}; }
+};
+
+// How much of a list is asked for: all, or what a choice needs, which is cheaper.
+enum class Extent { all, nearest };
+
+// Candidates by the cost model; what is left out takes longer than complete_to_ms.
+struct Shortlist {
+  std::vector<Candidate> candidates;
+  double complete_to_ms = std::numeric_limits<double>::infinity();
 };
 
 class Algorithm {
@@ -45,9 +55,9 @@ class Algorithm {
   // problem is valid. One of one or three dimensions, and a transposed one, is rewritten to plain ones
   // (src/problem/rewrite_plain.hpp) where the algorithm has no kernel for it as it is.
   Support supports(const Problem& problem, const Target& target) const;
-  // What supports says and, if that is yes, what candidates gives.
+  // What supports says and, if that is yes, what candidates gives, or the nearest of it.
   struct Offer;
-  Offer offer(const Problem& problem, const Target& target) const;
+  Offer offer(const Problem& problem, const Target& target, Extent extent = Extent::all) const;
 
   // Never empty for a supported problem; best first by the cost model. A pool that a candidate does not
   // compute itself is a step after it.
@@ -70,7 +80,7 @@ class Algorithm {
   struct Question;
   Question question(const Problem& asked, const Target& target) const;
   Support supports(const Question& question) const;
-  std::vector<Candidate> candidates(const Question& question) const;
+  Shortlist candidates(const Question& question, Extent extent) const;
   void require_support(const Question& question) const;  // throws Error(unsupported)
   Candidate candidate(const Question& question, const Maker& maker) const;
   Candidate finished(Candidate candidate, const Question& question) const;
@@ -88,6 +98,11 @@ class Algorithm {
   // says whether the algorithm's kernels may compute this problem's pool. Those that list gives without the
   // pool alone are made for it where they compute it; else they get a step.
   virtual std::vector<Candidate> list(const Problem& problem, const Target& target) const = 0;
+  // The same, perhaps without those far behind the first (src/algorithms/shortlist.hpp): where lists are so
+  // long that naming what is not chosen takes long.
+  virtual Shortlist shortlist(const Problem& problem, const Target& target) const {
+    return {list(problem, target)};
+  }
   // What config says. Throws Error(bad_problem) for what is no config of the direction's.
   virtual Maker parse(const std::string& config, Direction direction) const = 0;
   virtual bool fuses(const Problem&, const Target&) const { return false; }
@@ -100,9 +115,8 @@ class Algorithm {
   About about_;
 };
 
-struct Algorithm::Offer {
+struct Algorithm::Offer : Shortlist {
   Support support;
-  std::vector<Candidate> candidates;
 };
 
 // Every algorithm, in the order of their names.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/backend/backend.hpp"
 #include "src/plan/recipe.hpp"
@@ -24,6 +25,8 @@ struct Candidate;
 struct Target {
   const DeviceInfo& device;
   int threads;  // CPU workers; 1 on a GPU
+  // What the device was measured to reach, for the cost models of GPUs; zeros where it was not.
+  Ceilings measured = {};
 };
 
 // An algorithm's free choices, typed and bound in what makes the kernel of them, for any problem of a
@@ -55,23 +58,33 @@ class RecipeOnce {
   }
 
   Recipe operator()() const {
-    if (!made_) throw Error(Status::internal, "a candidate without a recipe");
-    return *made();
+    const std::lock_guard lock(made().mutex);
+    return recipe();
+  }
+  // Of that (plan/recipe.hpp): reading a recipe's sources takes as long as making it.
+  std::vector<std::string> program_digests() const {
+    const std::lock_guard lock(made().mutex);
+    if (!made_->digests) made_->digests = faltung::program_digests(recipe());
+    return *made_->digests;
   }
 
  private:
   struct Made {
     std::function<Recipe()> maker;  // until there is one
     std::mutex mutex;
-    std::shared_ptr<const Recipe> recipe;
+    std::optional<Recipe> recipe;
+    std::optional<std::vector<std::string>> digests;
   };
-  std::shared_ptr<const Recipe> made() const {
-    const std::lock_guard lock(made_->mutex);
+  Made& made() const {
+    if (!made_) throw Error(Status::internal, "a candidate without a recipe");
+    return *made_;
+  }
+  const Recipe& recipe() const {  // under the mutex
     if (!made_->recipe) {
-      made_->recipe = std::make_shared<const Recipe>(made_->maker());
+      made_->recipe = made_->maker();
       made_->maker = nullptr;
     }
-    return made_->recipe;
+    return *made_->recipe;
   }
   std::shared_ptr<Made> made_;
 };

@@ -126,7 +126,8 @@ double block_cycles(const Problem& p, const Tile& t, i64 warps, double product, 
   return static_cast<double>(t.rows * warps) * (static_cast<double>(products(p)) * product + row) * hidden;
 }
 
-double weights_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
+double weights_ms(const Problem& p, const Tile& t, const Target& target) {
+  const DeviceInfo& device = target.device;
   constexpr double kLaunchMs = 0.001878, kBytesPerMs = 5.414e7, kPiece = 12.2, kProduct = 1.168, kRow = 15.73,
                    kHidden = 0.9772, kPartsMs = 0.001205, kPartsAtOnce = 256, kTurnMs = 0.0005483,
                    kClusterMs = 0.0015, kLargeClusterMs = 0.00075;
@@ -137,14 +138,16 @@ double weights_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   // A block's warps are dealt to four schedulers.
   const double work = static_cast<double>(turns * blocks) *
                       block_cycles(p, t, round_up(warps, i64{4}), kProduct, kRow, hidden) / kCyclesPerMs;
-  const double bytes = moved_bytes(p, t, kPiece) / (kBytesPerMs * static_cast<double>(units));
+  const double bytes =
+      moved_bytes(p, t, kPiece) / (kBytesPerMs * static_cast<double>(units) * memory_beside_fitted(target));
   const double sum = t.cluster == 1 ? kPartsMs * std::ceil(static_cast<double>(all) / kPartsAtOnce)
                      : t.cluster <= kMostPortable ? kClusterMs
                                                   : kLargeClusterMs;
   return kLaunchMs + std::max(work, bytes) + sum + kTurnMs * static_cast<double>(turns);
 }
 
-double results_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
+double results_ms(const Problem& p, const Tile& t, const Target& target) {
+  const DeviceInfo& device = target.device;
   constexpr double kLaunchMs = 0.001852, kBytesPerMs = 6.058e7, kPiece = 9.05, kBroken = 13.66,
                    kBeside = 0.187, kProduct = 0.643, kRow = 11.96, kHidden = 6.872, kWait = 303,
                    kProductWait = 4.55, kAskedMs = 0.00035;
@@ -156,11 +159,11 @@ double results_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   // A block's rows come one after the other.
   const double wait =
       static_cast<double>(t.patch_rows(p)) * (kWait + static_cast<double>(p.r * pairs(p)) * kProductWait);
-  return launch_ms(
-      kLaunchMs - (t.asks_ahead(p, device) ? kAskedMs : 0),
-      {blocks * block_cycles(p, t, warps, kProduct, kRow, hidden) / kCyclesPerMs,
-       std::max(1.0, blocks / room) * wait / kCyclesPerMs, moved_bytes(p, t, piece) / (kBytesPerMs * units)},
-      kBeside);
+  return launch_ms(kLaunchMs - (t.asks_ahead(p, device) ? kAskedMs : 0),
+                   {blocks * block_cycles(p, t, warps, kProduct, kRow, hidden) / kCyclesPerMs,
+                    std::max(1.0, blocks / room) * wait / kCyclesPerMs,
+                    moved_bytes(p, t, piece) / (kBytesPerMs * units * memory_beside_fitted(target))},
+                   kBeside);
 }
 
 class DepthwiseDiagonalGpu : public PatchTiles<Tile> {

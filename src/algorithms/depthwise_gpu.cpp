@@ -40,12 +40,12 @@ bool serves(const Tile& t, const Problem& p, const DeviceInfo& device) {
 struct Range {
   double best = 0, worst = 0;
 };
-Range tiles_ms(const Problem& p, const DeviceInfo& device) {
+Range tiles_ms(const Problem& p, const Target& target) {
   Range range;
   for (const Tile& t : kTable) {
-    const auto tile = t.kind == Kind::tile ? fit(t, p, device) : std::nullopt;
+    const auto tile = t.kind == Kind::tile ? fit(t, p, target.device) : std::nullopt;
     if (!tile) continue;
-    const double ms = predicted_ms(*tile, p, device);
+    const double ms = predicted_ms(*tile, p, target);
     range.best = range.best > 0 ? std::min(range.best, ms) : ms;
     range.worst = std::max(range.worst, ms);
   }
@@ -55,24 +55,24 @@ Range tiles_ms(const Problem& p, const DeviceInfo& device) {
 // Timed on an H200, 16 bits: walks win in NHWC for filters of 5x5 and more, those of four columns by more
 // than the model has it; and where the gradient of large filters is summed over planes, as it has it.
 // Elsewhere they come after the best tile.
-double walk_ms(const Fit& walk, const Problem& p, const DeviceInfo& device) {
+double walk_ms(const Fit& walk, const Problem& p, const Target& target) {
   constexpr double kBehind = 1.01, kFourColumns = 0.8, kTwoColumns = 1.03;
-  const double ms = predicted_ms(walk, p, device);
+  const double ms = predicted_ms(walk, p, target);
   const bool weights = p.direction == Direction::backward_weights;
   if (weights && p.layout == Layout::nchw && depthwise::has_large_filter(p)) return ms;
   if (!weights && p.layout == Layout::nhwc && p.s >= 5 && size_of(p.dtype) == 2)
     return ms * (walk.tile.columns == 4 ? kFourColumns : kTwoColumns);
-  return std::max(ms, kBehind * tiles_ms(p, device).best);
+  return std::max(ms, kBehind * tiles_ms(p, target).best);
 }
 
 // Slower than every tile that serves, and than the lines before it in the table.
-double lines_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
+double lines_ms(const Problem& p, const Tile& t, const Target& target) {
   constexpr double kBehind = 1.5;
   double share = 0.1;  // of the device's arithmetic: it waits for memory
-  double slowest = tiles_ms(p, device).worst;
+  double slowest = tiles_ms(p, target).worst;
   for (const Tile& other : kTable) {
     if (!is_lines(other)) continue;
-    slowest = std::max(gpu::arithmetic_ms(p, device, share), kBehind * slowest);
+    slowest = std::max(gpu::arithmetic_ms(p, target.device, share), kBehind * slowest);
     if (other.columns == t.columns) break;
     share *= 0.8;
   }
@@ -101,7 +101,7 @@ class DepthwiseGpu : public Algorithm {
     for (const Tile& t : kTable) {
       // In backward_weights a block has one result, whatever the lines.
       if (p.direction == Direction::backward_weights && is_lines(t) && t.columns != 4) continue;
-      if (serves(t, p, target.device)) all.push_back(candidate_of(p, t, target.device));
+      if (serves(t, p, target.device)) all.push_back(candidate_of(p, t, target));
     }
     return all;
   }
@@ -112,7 +112,7 @@ class DepthwiseGpu : public Algorithm {
 
   static Maker maker(const Tile& t) {
     return [t](const Problem& p, const Target& target) {
-      if (serves(t, p, target.device)) return candidate_of(p, t, target.device);
+      if (serves(t, p, target.device)) return candidate_of(p, t, target);
       throw Error(
           Status::bad_problem,
           "depthwise_gpu/" + config_name(t) + " does not compute " + to_string(p) +
@@ -121,18 +121,19 @@ class DepthwiseGpu : public Algorithm {
     };
   }
 
-  static Candidate candidate_of(const Problem& p, const Tile& t, const DeviceInfo& device) {
+  static Candidate candidate_of(const Problem& p, const Tile& t, const Target& target) {
+    const DeviceInfo& device = target.device;
     Candidate c;
     c.config = config_name(t);
     c.accuracy = dot_product_accuracy(p);
     c.maker = maker(t);
     if (is_lines(t)) {
-      c.cost = {lines_ms(p, t, device), Bound::bytes};
+      c.cost = {lines_ms(p, t, target), Bound::bytes};
       c.recipe = [p, t, &device] { return lines_recipe(p, t, device); };
       return c;
     }
     const Fit f = *fit(t, p, device);
-    c.cost = {t.kind == Kind::walk ? walk_ms(f, p, device) : predicted_ms(f, p, device), Bound::bytes};
+    c.cost = {t.kind == Kind::walk ? walk_ms(f, p, target) : predicted_ms(f, p, target), Bound::bytes};
     if (p.direction == Direction::backward_weights) {
       c.workspace_bytes = gpu::shared_sum_bytes(p, splits(f, device));
       c.recipe = [p, f, &device] { return weights_recipe(p, f, device); };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/algorithms/pass_time.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 
@@ -215,7 +216,8 @@ Work work_of(const Fit& f, const Problem& p) {
 
 // Fitted to what tiles took on an H200, 32 images of EfficientNet-B2 and ConvNeXt-T: 17 % from it in the
 // mean.
-double predicted_ms(const Fit& f, const Problem& p, const DeviceInfo& device) {
+double predicted_ms(const Fit& f, const Problem& p, const Target& target) {
+  const DeviceInfo& device = target.device;
   constexpr double kLaunchMs = 0.003, kUnitGbps = 30.7, kUnitInstructionsPerMs = 128 * 1.7e6;
   constexpr double kFetchMs = 2.8e-6,
                    kSumMs = 124e-6;  // of an instruction that runs once; of adding up threads'
@@ -229,7 +231,7 @@ double predicted_ms(const Fit& f, const Problem& p, const DeviceInfo& device) {
   const double tiles = static_cast<double>(f.tiles * f.chunks * f.side_by_side * f.tap_groups);
   const double issue = work.instructions(p.layout == Layout::nhwc) * tiles /
                        (kUnitInstructionsPerMs * units) * (blocks + kHidden) / blocks;
-  const double bytes = min_bytes(p) / kUnitGbps * 1e-6 / units;
+  const double bytes = min_bytes(p) / (kUnitGbps * memory_beside_fitted(target)) * 1e-6 / units;
   const double threads =
       weights ? static_cast<double>(f.chunks * f.tap_groups * splits(f, device) * kTileThreads) : tiles;
   // Too few threads leave units without work.

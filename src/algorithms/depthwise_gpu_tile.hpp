@@ -58,7 +58,7 @@ std::int64_t splits(const Fit& fit, const DeviceInfo& device);
 
 // Of 16 bits, beyond what the model was fitted to.
 inline bool has_large_filter(const Problem& p) { return p.s > 7 && size_of(p.dtype) == 2; }
-double predicted_ms(const Fit& fit, const Problem& problem, const DeviceInfo& device);
+double predicted_ms(const Fit& fit, const Problem& problem, const Target& target);
 
 }  // namespace faltung::depthwise
 

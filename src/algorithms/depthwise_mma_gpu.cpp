@@ -123,7 +123,8 @@ gpu::Constants Tile::constants(const Problem& p, const DeviceInfo&) const {
 
 // Cycles are of one multiprocessor, bytes a ms its share. Both models were fitted to what tiles took on an
 // H200, 32 images of ConvNeXt-T and EfficientNet-B2: 8 and 9 % from it in the mean.
-double weights_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
+double weights_ms(const Problem& p, const Tile& t, const Target& target) {
+  const DeviceInfo& device = target.device;
   constexpr double kLaunchMs = 0.0038, kTurnMs = 0.00156, kPartBytesPerMs = 2e7, kHidden = 0.67;
   constexpr double kProduct = 4.85, kPair = 0.39;
   const double units = std::max(1, device.units);
@@ -140,11 +141,11 @@ double weights_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   return p.r * p.s < kFewTaps ? 1.3 * ms : ms;
 }
 
-double results_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
+double results_ms(const Problem& p, const Tile& t, const Target& target) {
   constexpr double kLaunchMs = 0.0026, kBytesPerMs = 3e7, kBeside = 0.65, kBegin = 1600, kHidden = 1.9;
   // Of products, reads of strips, a filter's row, and of a pair of columns that is turned and turned back.
   constexpr double kProduct = 1.05, kRead = 1.24, kFilterRow = 0.85, kTurn = 0.43, kTurnBack = 0.25;
-  const double units = std::max(1, device.units), room = resident(p, t);
+  const double units = std::max(1, target.device.units), room = resident(p, t);
   const double blocks = static_cast<double>(patches(p, t) * chunks(p, t)) / units;
   const i64 rows_at_once = tap_rows(p), turns = ceil_div(p.r, rows_at_once);
   const auto products = static_cast<double>(t.lines * p.r);
@@ -159,11 +160,11 @@ double results_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
                        kTurn * of_chunk(t.patch_rows(p), t.eights() + 2 * steps(p) - 1) +
                        kTurnBack * of_chunk(t.rows, t.eights());
   // Of the blocks that a unit has room for, each hides what the others wait for.
-  return launch_ms(
-      kLaunchMs,
-      {blocks * block * (1 + kHidden / room) / kCyclesPerMs,
-       std::max(1.0, blocks / room) * kBegin / kCyclesPerMs, min_bytes(p) / (kBytesPerMs * units)},
-      kBeside);
+  return launch_ms(kLaunchMs,
+                   {blocks * block * (1 + kHidden / room) / kCyclesPerMs,
+                    std::max(1.0, blocks / room) * kBegin / kCyclesPerMs,
+                    min_bytes(p) / (kBytesPerMs * units * memory_beside_fitted(target))},
+                   kBeside);
 }
 
 class DepthwiseMmaGpu : public PatchTiles<Tile> {

@@ -298,7 +298,7 @@ class FewChannelsSm90 : public Algorithm {
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     std::vector<Candidate> all;
     for (const Tile& t : table_of(p.direction)) {
-      if (serves(t, p)) all.push_back(candidate_of(p, t, target.device));
+      if (serves(t, p)) all.push_back(candidate_of(p, t, target));
     }
     return all;
   }
@@ -313,17 +313,18 @@ class FewChannelsSm90 : public Algorithm {
   }
   Maker maker(const Tile& t) const {
     return [this, t](const Problem& p, const Target& target) {
-      if (serves(t, p)) return candidate_of(p, t, target.device);
+      if (serves(t, p)) return candidate_of(p, t, target);
       throw Error(Status::bad_problem, std::string(name()) + "/" + config_name(t) + " does not compute " +
                                            to_string(p) + ": it has more channels, or too large a patch");
     };
   }
 
-  Candidate candidate_of(const Problem& p, const Tile& t, const DeviceInfo& device) const {
+  Candidate candidate_of(const Problem& p, const Tile& t, const Target& target) const {
+    const DeviceInfo& device = target.device;
     Candidate c;
     c.config = config_name(t);
     c.accuracy = dot_product_accuracy(p);
-    c.cost = cost(t, p, device);
+    c.cost = cost(t, p, target);
     if (is_weights(p)) {
       const Counts n = counts(t, p, device);
       c.workspace_bytes = gpu::parts_bytes(p, n.blocks / n.k_tiles);

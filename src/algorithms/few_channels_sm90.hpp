@@ -30,7 +30,7 @@ struct Counts {
 };
 Counts counts(const Tile& tile, const Problem& problem, const DeviceInfo& device);
 
-Cost cost(const Tile& tile, const Problem& problem, const DeviceInfo& device);
+Cost cost(const Tile& tile, const Problem& problem, const Target& target);
 
 }  // namespace faltung::few_channels_sm90
 

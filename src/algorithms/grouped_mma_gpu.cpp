@@ -84,7 +84,8 @@ constexpr Tile kTiles[] = {{7, 16, 1}, {8, 16, 1}, {14, 16, 1}, {7, 8, 4},  {7, 
 
 // Both were fitted to what tiles of ResNeXt's groups took on an H200, 8 and 10 % from it in the mean; cycles
 // are of one multiprocessor, bytes a ms its share.
-double weights_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
+double weights_ms(const Problem& p, const Tile& t, const Target& target) {
+  const DeviceInfo& device = target.device;
   constexpr double kLeastMs = 0.006, kProducts = 4.3, kRow = 118, kBytesPerMs = 2.92e7, kPartBytesPerMs = 9e6;
   const double units = std::max(1, device.units);
   const i64 parts = splits(p, t, device), turns = ceil_div(patches(p, t), parts);
@@ -94,7 +95,8 @@ double weights_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
   const double work = static_cast<double>(turns) * turn *
                       std::ceil(static_cast<double>(parts * chunks(p, t)) / units) / kCyclesPerMs;
   const double sums = 2.0 * static_cast<double>(gpu::shared_sum_bytes(p, parts)) / (kPartBytesPerMs * units);
-  return std::max(kLeastMs, std::max(work, min_bytes(p) / (kBytesPerMs * units)) + sums);
+  return std::max(kLeastMs,
+                  std::max(work, min_bytes(p) / (kBytesPerMs * units * memory_beside_fitted(target))) + sums);
 }
 
 // In planes by so much longer; where a tile has not whole rows; and where strides make many rows of a high
@@ -106,19 +108,21 @@ double turned(const Problem& p, const Tile& t) {
   return kTurned * (t.columns * across(p).phases < width ? kNarrow : 1) * (high ? kHigh : 1);
 }
 
-double results_ms(const Problem& p, const Tile& t, const DeviceInfo& device) {
+double results_ms(const Problem& p, const Tile& t, const Target& target) {
   constexpr double kLaunchMs = 0.00284, kBytesPerMs = 4.61e7, kBeside = 0.512, kProducts = 4.25,
                    kResults = 15, kBegin = 1740;
-  const double units = std::max(1, device.units), count = static_cast<double>(patches(p, t) * chunks(p, t));
+  const double units = std::max(1, target.device.units),
+               count = static_cast<double>(patches(p, t) * chunks(p, t));
   const double blocks = count / (units * resident(p, t)), rounds = std::ceil(blocks);
   // Of 16 places by 16 channels; the last round's blocks are fewer.
   const double products = static_cast<double>(2 * p.r * p.s * std::max<i64>(8, group(p)) / 8) * kProducts;
   const double results = static_cast<double>(down(p).phases * across(p).phases) * kResults;
   const double work = count / units * static_cast<double>(t.rows * t.sixteens()) * (products + results) *
                       (blocks > 1 ? rounds / blocks : 1);
-  const double ms = launch_ms(
-      kLaunchMs, {work / kCyclesPerMs, rounds * kBegin / kCyclesPerMs, min_bytes(p) / (kBytesPerMs * units)},
-      kBeside);
+  const double ms = launch_ms(kLaunchMs,
+                              {work / kCyclesPerMs, rounds * kBegin / kCyclesPerMs,
+                               min_bytes(p) / (kBytesPerMs * units * memory_beside_fitted(target))},
+                              kBeside);
   return in_planes(p) ? ms * turned(p, t) : ms;
 }
 

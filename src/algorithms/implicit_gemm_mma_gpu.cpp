@@ -8,6 +8,7 @@
 #include "src/algorithms/gathered_product.hpp"
 #include "src/algorithms/implicit_gemm_mma.hpp"
 #include "src/algorithms/implicit_gemm_mma_weights.hpp"
+#include "src/algorithms/pass_time.hpp"
 #include "src/algorithms/registry.hpp"
 #include "src/problem/integers.hpp"
 
@@ -84,7 +85,8 @@ std::vector<Choice> choices(const Problem& p, const Tile& t, const DeviceInfo& d
   return choices;
 }
 
-double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device) {
+double predicted_ms(const Problem& p, const Choice& c, const Target& target) {
+  const DeviceInfo& device = target.device;
   constexpr double kLaunchMs = 0.0012, kLeastMs = 0.00048, kUnitGbps = 22, kExchangeGbps = 40, kApart = 1.25;
   constexpr int kReserved = 1024;  // bytes of local memory that a block takes beside its own
   const Tile& t = *c.tile;
@@ -101,7 +103,7 @@ double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device)
                               gathers_rows(p) ? 1.5
                               : gathers(p)    ? 2
                                               : 1};
-  const double bytes_ms = min_bytes(p) / (kUnitGbps * units) * 1e-6;
+  const double bytes_ms = min_bytes(p) / (kUnitGbps * units * memory_beside_fitted(target)) * 1e-6;
   const double exchanged = 2.0 * static_cast<double>(gpu::shared_sum_bytes(p, c.splits));
   // Results of strides lie apart in a row of planes: four rows of upsampling took 1.2 to 2.1 times as long.
   const bool apart = p.layout == Layout::nchw && p.direction == Direction::backward_data && p.stride_w > 1;
@@ -132,26 +134,31 @@ class ImplicitGemmMmaGpu : public Algorithm {
  private:
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     const DeviceInfo& device = target.device;
-    if (p.direction == Direction::backward_weights) return mma_weights::list(p, device);
+    if (p.direction == Direction::backward_weights) return mma_weights::list(p, target);
     std::vector<Candidate> all;
     for (const Tile& t : kTable) {
       // 64 x 64 results a warp leave no registers for what is gathered.
       if (gathers(p) && t.pixels * t.channels > 96 * 64 * t.warps_p * t.warps_c / 2) continue;
-      for (const Choice& c : choices(p, t, device)) all.push_back(candidate_of(p, c, device));
+      for (const Choice& c : choices(p, t, device)) all.push_back(candidate_of(p, c, target));
     }
     return all;
   }
 
   Maker parse(const std::string& config, Direction direction) const override {
     return direction == Direction::backward_weights ? mma_weights::parse(config)
-                                                    : gpu::maker(candidate_of, kTable.parse(config));
+                                                    : maker(kTable.parse(config));
   }
 
-  static Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
-    Candidate c = gpu::gathered_candidate(p, choice, predicted_ms(p, choice, device),
+  static Maker maker(const Choice& choice) {
+    return [choice](const Problem& p, const Target& target) { return candidate_of(p, choice, target); };
+  }
+
+  static Candidate candidate_of(const Problem& p, const Choice& choice, const Target& target) {
+    const DeviceInfo& device = target.device;
+    Candidate c = gpu::gathered_candidate(p, choice, predicted_ms(p, choice, target),
                                           gpu::packed_bytes(p, out_pad(p, *choice.tile), device));
     c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
-    c.maker = gpu::maker(candidate_of, choice);
+    c.maker = maker(choice);
     return c;
   }
 

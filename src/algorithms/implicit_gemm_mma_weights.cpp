@@ -8,6 +8,7 @@
 #include "src/algorithms/config_name.hpp"
 #include "src/algorithms/gpu.hpp"
 #include "src/algorithms/implicit_gemm_mma.hpp"
+#include "src/algorithms/pass_time.hpp"
 #include "src/algorithms/rewrite_steps.hpp"
 #include "src/problem/integers.hpp"
 
@@ -109,7 +110,8 @@ std::vector<Choice> choices(const Problem& p, const Tile& t, const DeviceInfo& d
   return choices;
 }
 
-double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device) {
+double predicted_ms(const Problem& p, const Choice& c, const Target& target) {
+  const DeviceInfo& device = target.device;
   constexpr double kLaunchMs = 0.0035, kLeastMs = 0.0006, kUnitGbps = 22, kExchangeGbps = 20;
   const Tile& t = *c.tile;
   const int units = std::max(1, device.units);
@@ -122,7 +124,8 @@ double predicted_ms(const Problem& p, const Choice& c, const DeviceInfo& device)
                               gathers(p, p.c) && !turns(t) ? 2.0 : 1.0};
   const double exchanged = 2.0 * static_cast<double>(Places(p, c).bytes);
   return kLaunchMs * (turns(t) ? 2 : 1) +
-         std::max(rounds.ms(p.dtype), min_bytes(p) / (kUnitGbps * units) * 1e-6) +
+         std::max(rounds.ms(p.dtype),
+                  min_bytes(p) / (kUnitGbps * units * memory_beside_fitted(target)) * 1e-6) +
          exchanged / (kExchangeGbps * units) * 1e-6;
 }
 
@@ -177,18 +180,23 @@ Recipe recipe(const Problem& given, const Choice& choice, const DeviceInfo& devi
   return recipe;
 }
 
-Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo& device) {
+Candidate candidate_of(const Problem& p, const Choice& choice, const Target& target);
+Maker maker(const Choice& choice) {
+  return [choice](const Problem& p, const Target& target) { return candidate_of(p, choice, target); };
+}
+
+Candidate candidate_of(const Problem& p, const Choice& choice, const Target& target) {
   if (turns(*choice.tile) && !can_turn(p))
     throw Error(Status::bad_problem, "'" + choice.name() +
                                          "' turns planes of channels that are whole chunks of 16 bytes; " +
                                          to_string(p) + " has none");
   Candidate c;
   c.config = choice.name();
-  c.cost = {predicted_ms(p, choice, device), Bound::arithmetic};
+  c.cost = {predicted_ms(p, choice, target), Bound::arithmetic};
   c.workspace_bytes = Places(p, choice).bytes;
   c.accuracy = dot_product_accuracy(p);
-  c.recipe = [p, choice, &device] { return recipe(p, choice, device); };
-  c.maker = gpu::maker(candidate_of, choice);
+  c.recipe = [p, choice, &device = target.device] { return recipe(p, choice, device); };
+  c.maker = maker(choice);
   return c;
 }
 
@@ -196,18 +204,18 @@ Candidate candidate_of(const Problem& p, const Choice& choice, const DeviceInfo&
 
 Support supports(const Problem& p) { return gpu::weights_fit_a_grid(p, 64); }
 
-std::vector<Candidate> list(const Problem& p, const DeviceInfo& device) {
+std::vector<Candidate> list(const Problem& p, const Target& target) {
   std::vector<Candidate> all;
   for (const Tile& t : kTable) {
     if (turns(t) && !can_turn(p)) continue;
     // 64 x 64 results a warp leave no registers for what is gathered.
     const bool gathered = !turns(t) && (gathers(p, p.c) || gathers(p, p.k));
     if (gathered && t.rows * t.columns > 48 * 64 * t.warps_m * t.warps_n) continue;
-    for (const Choice& c : choices(p, t, device)) all.push_back(candidate_of(p, c, device));
+    for (const Choice& c : choices(p, t, target.device)) all.push_back(candidate_of(p, c, target));
   }
   return all;
 }
 
-Maker parse(const std::string& config) { return gpu::maker(candidate_of, kTable.parse(config)); }
+Maker parse(const std::string& config) { return maker(kTable.parse(config)); }
 
 }  // namespace faltung::mma_weights

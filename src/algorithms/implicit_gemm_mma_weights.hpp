@@ -11,7 +11,7 @@ namespace faltung::mma_weights {
 
 // Of a problem of this direction whose dtype and math the matrix units serve.
 Support supports(const Problem& problem);
-std::vector<Candidate> list(const Problem& problem, const DeviceInfo& device);
+std::vector<Candidate> list(const Problem& problem, const Target& target);
 // Throws Error(bad_problem) where config is no name of these.
 Maker parse(const std::string& config);
 

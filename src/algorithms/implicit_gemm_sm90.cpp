@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/shortlist.hpp"
 #include "src/algorithms/sm90/around.hpp"
 #include "src/algorithms/sm90/bring.hpp"
 #include "src/algorithms/sm90/channel_sums.hpp"
@@ -165,9 +166,20 @@ class ImplicitGemmSm90 : public Algorithm {
 
   std::vector<Candidate> list(const Problem& asked, const Target& target) const override {
     std::vector<Candidate> all;
-    for (const Formed& formed : forms(asked, target))
-      all.push_back(candidate_of(formed, asked, target.device));
+    for (const Formed& formed : forms(asked, target)) all.push_back(candidate_of(formed, asked, target));
     return all;
+  }
+
+  Shortlist shortlist(const Problem& asked, const Target& target) const override {
+    // Without the step that adds up channels apart.
+    const auto price = [&](const Formed& formed) {
+      const Problem given = sums_apart(formed, asked) ? without_training(asked) : asked;
+      if (!sm90::goes_around(formed.form, given)) return cost_of_kernel(formed, given, target).ms;
+      return cost_of_kernel(sm90::inside(formed), sm90::inside(formed.form, given), target).ms +
+             sm90::steps_around_ms(formed.form, given, Chip::of(target, given));
+    };
+    return nearest_of(forms(asked, target), price,
+                      [&](const Formed& formed) { return candidate_of(formed, asked, target); });
   }
 
   // With a pool, those that are tiled for it.
@@ -222,7 +234,7 @@ class ImplicitGemmSm90 : public Algorithm {
         throw Error(Status::bad_problem, "implicit_gemm_sm90/" + config_name(formed) + " cannot compute " +
                                              to_string(given) + ": " + why);
       }
-      return candidate_of(formed, given, target.device);
+      return candidate_of(formed, given, target);
     };
   }
 
@@ -255,54 +267,65 @@ class ImplicitGemmSm90 : public Algorithm {
     return last.emplace(std::move(view));
   }
 
-  static Candidate candidate_of(const Formed& formed, const Problem& given, const DeviceInfo& device) {
+  static Candidate candidate_of(const Formed& formed, const Problem& given, const Target& target) {
     if (sums_apart(formed, given))
-      return with_training_step(candidate_of(formed, without_training(given), device), given, {device, 1});
-    if (!sm90::goes_around(formed.form, given)) return candidate_of_kernel(formed, given, device);
+      return with_training_step(candidate_of(formed, without_training(given), target), given, target);
+    if (!sm90::goes_around(formed.form, given)) return candidate_of_kernel(formed, given, target);
     const Problem inner = sm90::inside(formed.form, given);
     Candidate c =
-        sm90::with_steps_around(formed.form, given, candidate_of_kernel(sm90::inside(formed), inner, device));
+        sm90::with_steps_around(formed.form, given, candidate_of_kernel(sm90::inside(formed), inner, target),
+                                Chip::of(target, given));
     c.config = config_name(formed);
-    c.recipe = [formed, given, &device] { return sm90::recipe(formed, given, device); };
+    c.recipe = [formed, given, &device = target.device] { return sm90::recipe(formed, given, device); };
     c.maker = maker(formed);
     return c;
   }
 
-  static Candidate candidate_of_kernel(const Formed& formed, const Problem& given, const DeviceInfo& device) {
+  static Cost cost_of_kernel(const Formed& formed, const Problem& given, const Target& target) {
     const Tiling& t = formed.tiling;
     const View& view = view_of(formed, given);
     const Problem &asked = view.asked, &p = view.engine, &inner = view.inner;
     const bool gathers = formed.form != Form::plain;
     Problem counted = inner;  // a step that gathers is counted apart
     if (gathers && inner.layout == Layout::nhwc) counted.c = sm90::padded_channels(inner);
-    const sm90::Estimate e = t.phased() ? sm90::estimate_phases(t, view.whole, Chip::of(device))
-                                        : sm90::estimate(t, counted, Chip::of(device));
-    Candidate c;
-    c.config = config_name(formed);
-    const std::size_t brought = sm90::workspace_of(formed, inner, asked).bytes;
-    c.workspace_bytes = sm90::channel_sums(t, inner, brought, Chip::of(device)).workspace_bytes;
-    c.packed_bytes = sm90::packed_bytes(formed, inner, asked);
+    const Chip chip = Chip::of(target, given);
+    const sm90::Estimate e =
+        t.phased() ? sm90::estimate_phases(t, view.whole, chip) : sm90::estimate(t, counted, chip);
     // The filter of a backward_data changes with every run.
     const bool changes = asked.direction == Direction::backward_data;
-    const double packed = changes ? static_cast<double>(c.packed_bytes) : 0;
-    c.cost = {e.ms + before_ms(formed, p, inner, brought) + sm90::packing_ms(packed), e.bound};
+    const double packed = changes ? static_cast<double>(sm90::packed_bytes(formed, inner, asked)) : 0;
+    const std::size_t brought = sm90::workspace_of(formed, inner, asked).bytes;
+    return {e.ms + before_ms(formed, p, inner, brought, chip) + sm90::packing_ms(packed, chip), e.bound};
+  }
+
+  static Candidate candidate_of_kernel(const Formed& formed, const Problem& given, const Target& target) {
+    const Tiling& t = formed.tiling;
+    const View& view = view_of(formed, given);
+    const Problem &asked = view.asked, &p = view.engine, &inner = view.inner;
+    Candidate c;
+    c.config = config_name(formed);
+    c.cost = cost_of_kernel(formed, given, target);
+    const std::size_t brought = sm90::workspace_of(formed, inner, asked).bytes;
+    c.workspace_bytes = sm90::channel_sums(t, inner, brought, Chip::of(target.device)).workspace_bytes;
+    c.packed_bytes = sm90::packed_bytes(formed, inner, asked);
     c.accuracy = accuracy(p, formed);
-    c.recipe = [formed, given, &device] { return sm90::recipe(formed, given, device); };
+    c.recipe = [formed, given, &device = target.device] { return sm90::recipe(formed, given, device); };
     c.maker = maker(formed);
     return c;
   }
 
   // Of the step that brings the input into the kernel's form, beyond what the estimate counts of turning it.
-  static double before_ms(const Formed& formed, const Problem& p, const Problem& inner, std::size_t bytes) {
+  static double before_ms(const Formed& formed, const Problem& p, const Problem& inner, std::size_t bytes,
+                          const Chip& chip) {
     const auto written = static_cast<double>(bytes);
     if (formed.form != Form::plain) {
       const double lines = static_cast<double>(p.n * p.h);
-      return (inner.layout == Layout::nchw ? 0 : sm90::gather_step_ms(written)) +
-             (formed.form == Form::folded ? sm90::few_lines_ms(written, lines) : 0);
+      return (inner.layout == Layout::nchw ? 0 : sm90::gather_step_ms(written, chip)) +
+             (formed.form == Form::folded ? sm90::few_lines_ms(written, lines, chip) : 0);
     }
     if (formed.tiling.bring == Bring::fetch || !sm90::thins(p)) return 0;
     // Thinning also reads what lies beside the pixels that it takes.
-    return sm90::skipped_ms(static_cast<double>(bytes_of(inner, x_shape(inner)) * (p.stride_w - 1)));
+    return sm90::skipped_ms(static_cast<double>(bytes_of(inner, x_shape(inner)) * (p.stride_w - 1)), chip);
   }
 
   // Where less than tf32 is allowed its two rounded operands come on top.

@@ -17,6 +17,7 @@
 #include "src/algorithms/algorithm.hpp"
 #include "src/algorithms/config_name.hpp"
 #include "src/algorithms/gpu.hpp"
+#include "src/algorithms/pass_time.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 
@@ -43,7 +44,7 @@ inline Places places(const Problem& p) {
 // of local memory that a block has, its threads and their registers, and what its kernels are told beside
 // what mma_patch.h asks for. At most kMostResident blocks are a multiprocessor's. Where it has a `cluster`,
 // and that is more than 1, so many blocks have all the pixels of their channels in backward_weights and add
-// up their sums. Beside it are weights_ms(problem, tile, device) and, of the other directions, results_ms:
+// up their sums. Beside it are weights_ms(problem, tile, target) and, of the other directions, results_ms:
 // what it is predicted to take.
 
 // So many patches there are of each chunk of channels.
@@ -144,7 +145,7 @@ class PatchTiles : public Algorithm {
   std::vector<Candidate> list(const Problem& p, const Target& target) const final {
     std::vector<Candidate> all;
     for (const Tile& t : table_) {
-      if (t.serves(p, target.device)) all.push_back(candidate_of(p, t, target.device));
+      if (t.serves(p, target.device)) all.push_back(candidate_of(p, t, target));
     }
     return all;
   }
@@ -152,7 +153,7 @@ class PatchTiles : public Algorithm {
   Maker parse(const std::string& config, Direction) const final { return maker(*table_.parse(config).tile); }
   Maker maker(const Tile& t) const {
     return [this, t](const Problem& p, const Target& target) {
-      if (t.serves(p, target.device)) return candidate_of(p, t, target.device);
+      if (t.serves(p, target.device)) return candidate_of(p, t, target);
       throw Error(Status::bad_problem,
                   kernel(t) + " does not compute " + to_string(p) +
                       ": its tile is too large for the image, its patch for a block, or its "
@@ -161,11 +162,12 @@ class PatchTiles : public Algorithm {
   }
   std::string kernel(const Tile& t) const { return std::string(name()) + "/" + config_name(t); }
 
-  Candidate candidate_of(const Problem& p, const Tile& t, const DeviceInfo& device) const {
+  Candidate candidate_of(const Problem& p, const Tile& t, const Target& target) const {
+    const DeviceInfo& device = target.device;
     Candidate c;
     c.config = config_name(t);
     c.accuracy = dot_product_accuracy(p);
-    c.cost = {is_weights(p) ? weights_ms(p, t, device) : results_ms(p, t, device), Bound::bytes};
+    c.cost = {is_weights(p) ? weights_ms(p, t, target) : results_ms(p, t, target), Bound::bytes};
     c.maker = maker(t);
     if (is_weights(p)) {
       c.accuracy.zeros_meet = ZerosMeet::channel;  // patches reach beyond the result's gradient

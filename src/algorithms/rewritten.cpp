@@ -53,7 +53,11 @@ std::string text_of(const IndexMap& map) {
 class Rewritten {
  public:
   Rewritten(const Problem& problem, std::vector<Part> parts, const Target& target)
-      : problem_(problem), device_(target.device), threads_(target.threads), parts_(std::move(parts)) {
+      : problem_(problem),
+        device_(target.device),
+        threads_(target.threads),
+        measured_(target.measured),
+        parts_(std::move(parts)) {
     // Steps that read the weights as they are cannot where a plan has packed ones.
     bool packs = false;
     for (const Part& part : parts_)
@@ -160,7 +164,8 @@ class Rewritten {
     for (const Places& p : places_) {
       for (const std::optional<Placed>* placed : {&p.x, &p.y, &p.residual}) {
         if (!*placed) continue;
-        ms += pass_ms(2.0 * static_cast<double>((*placed)->copy->inner_bytes()), {device_, threads_});
+        ms += pass_ms(2.0 * static_cast<double>((*placed)->copy->inner_bytes()),
+                      {device_, threads_, measured_});
       }
     }
     return ms;
@@ -225,6 +230,7 @@ class Rewritten {
   Problem problem_;
   const DeviceInfo& device_;
   int threads_;
+  Ceilings measured_;
   std::vector<Part> parts_;
   std::vector<Places> places_;
   std::size_t workspace_bytes_ = 0, packed_bytes_ = 0;
@@ -246,35 +252,47 @@ PlainRewrites rewrites_of(const Problem& problem) {
 // What may compute a part. Parts are often alike: they share one.
 class Listed {
  public:
-  Listed(const Algorithm& algorithm, const Problem& inner, const Target& target)
-      : inner_(inner), all_(algorithm.candidates(inner, target)) {
-    for (const Candidate& c : all_) by_config_.emplace(c.config, &c);
+  Listed(const Algorithm& algorithm, const Problem& inner, const Target& target, Extent extent)
+      : inner_(inner) {
+    if (extent == Extent::all) {
+      list_.candidates = algorithm.candidates(inner, target);
+    } else {
+      list_ = algorithm.offer(inner, target, extent);
+    }
+    for (const Candidate& c : all()) by_config_.emplace(c.config, &c);
   }
-  Listed(const Listed&) = delete;  // by_config_ has places in all_
+  Listed(const Listed&) = delete;  // by_config_ has places in list_
   const Problem& inner() const { return inner_; }
-  const std::vector<Candidate>& all() const { return all_; }
+  const std::vector<Candidate>& all() const { return list_.candidates; }
+  double complete_to_ms() const { return list_.complete_to_ms; }
   // As the first part's, or the best.
   const Candidate& like(const Candidate& first) const {
     const auto same = by_config_.find(first.config);
-    return same == by_config_.end() ? all_.front() : *same->second;
+    return same == by_config_.end() ? all().front() : *same->second;
   }
 
  private:
   Problem inner_;
-  std::vector<Candidate> all_;
+  Shortlist list_;
   std::unordered_map<std::string_view, const Candidate*> by_config_;
 };
 using Lists = std::vector<std::shared_ptr<const Listed>>;
 
-// Of each part from the first-th on.
+// Of each part from the first-th on. The extent is the largest part's, and of those like it: of others any
+// name may be asked for.
 Lists lists_of(const Algorithm& algorithm, const PlainRewrites& rewrites, const Target& target,
-               std::size_t first) {
+               std::size_t first, Extent extent) {
   Lists lists;
   for (std::size_t i = first; i < rewrites.size(); ++i) {
     const Problem& inner = rewrites[i]->rewrite.inner;
     const auto same =
         std::find_if(lists.begin(), lists.end(), [&](const auto& list) { return list->inner() == inner; });
-    lists.push_back(same == lists.end() ? std::make_shared<const Listed>(algorithm, inner, target) : *same);
+    if (same != lists.end()) {
+      lists.push_back(*same);
+    } else {
+      lists.push_back(
+          std::make_shared<const Listed>(algorithm, inner, target, lists.empty() ? extent : Extent::all));
+    }
   }
   return lists;
 }
@@ -306,19 +324,30 @@ Rewriting::Rewriting(const Algorithm& algorithm, const Problem& problem, const T
   }
 }
 
-std::vector<Candidate> Rewriting::candidates() const {
+Shortlist Rewriting::candidates(Extent extent) const {
   if (!support_.yes) throw Error(Status::unsupported, support_.why);
-  const Lists lists = lists_of(algorithm_, rewrites_, target_, 0);
-  std::vector<Candidate> all;
+  const Lists lists = lists_of(algorithm_, rewrites_, target_, 0, extent);
+  Shortlist found;
   for (const Candidate& first : lists.front()->all())
-    all.push_back(with_others(problem_, rewrites_, first, std::span(lists).subspan(1), target_));
-  return all;
+    found.candidates.push_back(with_others(problem_, rewrites_, first, std::span(lists).subspan(1), target_));
+  // What is left out of the largest part's list takes longer in all parts like it, and no other part takes
+  // less than its best; copies are the same. Sums are rounded.
+  constexpr double kRounded = 1 - 1e-12;
+  const Candidate& first = lists.front()->all().front();
+  double ms = found.candidates.front().cost.ms;
+  for (const auto& list : lists) {
+    ms += list == lists.front() ? list->complete_to_ms() - first.cost.ms
+                                : list->all().front().cost.ms - list->like(first).cost.ms;
+  }
+  found.complete_to_ms = ms * kRounded;
+  return found;
 }
 
 Candidate Rewriting::candidate(const Maker& maker) const {
   if (!support_.yes) throw Error(Status::unsupported, support_.why);
   const Candidate first = algorithm_.candidate(rewrites_.front()->rewrite.inner, maker, target_);
-  return with_others(problem_, rewrites_, first, lists_of(algorithm_, rewrites_, target_, 1), target_);
+  return with_others(problem_, rewrites_, first, lists_of(algorithm_, rewrites_, target_, 1, Extent::all),
+                     target_);
 }
 
 }  // namespace faltung

@@ -23,7 +23,7 @@ class Rewriting {
   const Support& support() const { return support_; }
   // If it is supported. Named as those for the largest of the problems that it is rewritten to; the others
   // take the config of that name where there is one, else the first.
-  std::vector<Candidate> candidates() const;
+  Shortlist candidates(Extent extent) const;
   // Of these choices for the largest.
   Candidate candidate(const Maker& maker) const;
 

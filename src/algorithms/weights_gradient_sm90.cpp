@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "src/algorithms/registry.hpp"
+#include "src/algorithms/shortlist.hpp"
 #include "src/algorithms/sm90/tiling.hpp"
 #include "src/problem/dtype.hpp"
 
@@ -59,11 +60,17 @@ class WeightsGradientSm90 : public Algorithm {
  private:
   std::vector<Candidate> list(const Problem& p, const Target& target) const override {
     std::vector<Candidate> all;
-    for (const Tile& tile : tiles(p, target.device.units))
-      all.push_back(candidate_of(p, tile, target.device));
+    for (const Tile& tile : tiles(p, target.device.units)) all.push_back(candidate_of(p, tile, target));
     std::stable_sort(all.begin(), all.end(),
                      [](const Candidate& a, const Candidate& b) { return a.cost.ms < b.cost.ms; });
     return all;
+  }
+
+  Shortlist shortlist(const Problem& p, const Target& target) const override {
+    const sm90::Chip chip = sm90::Chip::of(target, p);
+    return nearest_of(
+        tiles(p, target.device.units), [&](const Tile& tile) { return cost(tile, p, chip).ms; },
+        [&](const Tile& tile) { return candidate_of(p, tile, target); });
   }
 
   Maker parse(const std::string& config, Direction) const override { return maker(parse_tile(config)); }
@@ -71,16 +78,16 @@ class WeightsGradientSm90 : public Algorithm {
   static Maker maker(const Tile& tile) {
     return [tile](const Problem& p, const Target& target) {
       const std::string why = unfit(tile, p);
-      if (why.empty()) return candidate_of(p, tile, target.device);
+      if (why.empty()) return candidate_of(p, tile, target);
       throw Error(Status::bad_problem, "weights_gradient_sm90/" + weights_gradient_sm90::to_string(tile) +
                                            " cannot compute " + faltung::to_string(p) + ": " + why);
     };
   }
 
-  static Candidate candidate_of(const Problem& p, const Tile& tile, const DeviceInfo& device) {
+  static Candidate candidate_of(const Problem& p, const Tile& tile, const Target& target) {
     Candidate c;
     c.config = weights_gradient_sm90::to_string(tile);
-    c.cost = cost(tile, p, device.units);
+    c.cost = cost(tile, p, sm90::Chip::of(target, p));
     c.workspace_bytes = workspace(tile, p).bytes;
     // Where less than tf32 is allowed its two rounded operands come on top.
     constexpr double kRounded = 0x1p14 + 4;  // 2 2^-11 + 2^-22 in units of 2^-24
@@ -88,7 +95,7 @@ class WeightsGradientSm90 : public Algorithm {
     c.accuracy = {dot_product_growth(p) + (rounds ? kRounded : 0), 0, 0};
     c.accuracy.factors = sm90::factors(p);
     c.accuracy.zeros_meet = ZerosMeet::channel;  // tiles reach beyond the result's gradient
-    c.recipe = [p, tile, &device] { return recipe(tile, p, device); };
+    c.recipe = [p, tile, &device = target.device] { return recipe(tile, p, device); };
     c.maker = maker(tile);
     return c;
   }

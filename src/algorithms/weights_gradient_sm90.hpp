@@ -12,6 +12,7 @@
 #include "kernels/sm90/weights_gradient_config.h"
 #include "kernels/sm90/weights_gradient_runs.h"
 #include "src/algorithms/candidate.hpp"
+#include "src/algorithms/sm90/chip.hpp"
 #include "src/algorithms/sm90/kernel_config.hpp"
 #include "src/problem/rewrite.hpp"
 
@@ -43,6 +44,7 @@ struct Tile {
   Pair pair = Pair::neither;               // what neighbouring blocks bring for each other
   int shares = 1;                          // that the pixels are divided into: blocks to a result
 
+  bool operator==(const Tile&) const = default;
   template <class Name>
   void spell(Name& name);
   // Of each result: what is stored, and summed by a step of its own; 1: the result itself.
@@ -59,9 +61,12 @@ Problem inner_of(const Tile& tile, const Problem& problem);
 // That as the kernel sees it: NHWC where it is turned, channels padded to 16 bytes, and the pixels of
 // a 1x1 filter as one row.
 Problem seen(const Tile& tile, const Problem& problem);
-// Whether a step before the kernel brings x, or the output's gradient, into that form.
-bool turns_x(const Tile& tile, const Problem& problem);
-bool turns_y(const Tile& tile, const Problem& problem);
+// Whether a step before the kernel brings x, or the output's gradient, into that form. Here as below who asks
+// of many tiles brings what it has seen.
+bool turns_x(const Tile& tile, const Problem& problem, const Problem& seen);
+bool turns_y(const Tile& tile, const Problem& problem, const Problem& seen);
+inline bool turns_x(const Tile& t, const Problem& p) { return turns_x(t, p, seen(t, p)); }
+inline bool turns_y(const Tile& t, const Problem& p) { return turns_y(t, p, seen(t, p)); }
 // Whether the gradient is made with its channels side by side and turned by a step of its own: a filter of
 // NCHW would be written element by element.
 bool turns_result(const Tile& tile, const Problem& problem);
@@ -69,7 +74,10 @@ bool turns_result(const Tile& tile, const Problem& problem);
 bool sums_filters(const Tile& tile, const Problem& problem);
 
 // What the kernel is specialised by.
-Config config(const Tile& tile, const Problem& problem);
+Config config(const Tile& tile, const Problem& problem, const Problem& seen);
+inline Config config(const Tile& t, const Problem& p) { return config(t, p, seen(t, p)); }
+// Whether its buffers fit in shared memory.
+bool has_room(const Config& config);
 
 // How many blocks' results, and tiles of pixels, there are.
 struct Counts {
@@ -79,13 +87,17 @@ struct Counts {
   std::int64_t results() const { return k * c * taps * groups; }
   std::int64_t pixels() const { return across * down * images; }
 };
-Counts counts(const Tile& tile, const Problem& problem);
+Counts counts(const Tile& tile, const Problem& seen, const Config& config);
+inline Counts counts(const Tile& t, const Problem& p) {
+  const Problem inner = seen(t, p);
+  return counts(t, inner, config(t, p, inner));
+}
 
 // Empty if the tile can compute the problem, else which limit it breaks.
 std::string unfit(const Tile& tile, const Problem& problem);
 // Every tile worth trying.
 std::vector<Tile> tiles(const Problem& problem, int multiprocessors);
-Cost cost(const Tile& tile, const Problem& problem, int multiprocessors);
+Cost cost(const Tile& tile, const Problem& problem, const sm90::Chip& chip);
 
 // The parts, then x and the output's gradient where they are turned, and the inner problem's result: where
 // these begin, and all of it.
@@ -93,7 +105,7 @@ struct Workspace {
   std::size_t x = 0, y = 0, w = 0, bytes = 0;
 };
 // Of pairs of sums, so many are in each part.
-std::int64_t part_pairs_of(const Tile& tile, const Problem& problem);
+std::int64_t part_pairs_of(const Tile& tile, const Problem& problem, const Problem& seen);
 Workspace workspace(const Tile& tile, const Problem& problem);
 
 // The kernel: specialised as the tile, the filter, stride, dilation and dtype say; batch, image and channel

@@ -47,7 +47,7 @@ double read_again(const Tile& t, const Problem& p) {
 }  // namespace
 
 // Fitted to kernels timed on an H200 (docs/notes/hopper_gradients.md).
-Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
+Cost cost(const Tile& t, const Problem& problem, const sm90::Chip& chip) {
   constexpr double kClock = 1.47e6;                // cycles a millisecond
   constexpr double kFill = 55.8, kFillTap = 99.2;  // bytes a cycle into shared memory: halo patches; a tap
   constexpr double kFillPlanes = 43.2;             // of planes, less what a pair brings for each other
@@ -77,8 +77,9 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   constexpr double kTurnedRow = 0.53;  // where x is turned: for each of its rows by so much, beside
   constexpr double kUnturned = 0.83;   //   so many
   const Problem p = seen(t, problem);
-  const Config c = config(t, problem);
-  const Counts n = counts(t, problem);
+  const Config c = config(t, problem, p);
+  const Counts n = counts(t, p, c);
+  const int multiprocessors = chip.multiprocessors;
   const i64 together = pairs_up(c) && n.results() * t.shares > filled(t, multiprocessors) ? 2 : 1;
   const i64 waves = ceil_div(n.results() * t.shares, filled(t, multiprocessors) * together);
   double tile = 0, fill = 0, issue = 0, first = 0;  // cycles
@@ -125,32 +126,33 @@ Cost cost(const Tile& t, const Problem& problem, int multiprocessors) {
   const double a_block =
       static_cast<double>(ceil_div(n.pixels(), i64{t.shares}) * together) * (tile + kTile) + kStart + first -
       (pairs_up(c) ? kRoom : 0);
-  const double arithmetic = static_cast<double>(waves) * a_block / kClock;
+  const double arithmetic = static_cast<double>(waves) * a_block / (kClock * chip.pace);
   // Strides beyond the filter leave pixels out.
   const double read = std::min(1.0, static_cast<double>(problem.r) / static_cast<double>(problem.stride_h)) *
                       std::min(1.0, static_cast<double>(problem.s) / static_cast<double>(problem.stride_w));
   const double left_out = (1 - read) * static_cast<double>(bytes_of(problem, x_shape(problem)));
-  const double bytes = (min_bytes(problem) - left_out) / kMemory;
+  const double bytes = (min_bytes(problem) - left_out) / (kMemory * chip.memory);
   double more = kLaunch;
   if (t.parts() > 1)
-    more += kStep + 2.0 * t.parts() * static_cast<double>(part_pairs_of(t, problem)) * 8 / kCache;
+    more += kStep + 2.0 * t.parts() * static_cast<double>(part_pairs_of(t, problem, p)) * 8 / kCache;
   if (t.pair != Pair::neither) more += kPaired;
   if (t.cluster > 1) more += kJoin + sum_bytes(c) / kJoined;
   // Of what is turned as much is read as written, where pixels are taken their rows.
+  const double turned_a_ms = kTurned * chip.memory;
   const auto turned = [&](bool turns, const TensorShape& shape) {
-    return turns ? kTurn + 2.0 * static_cast<double>(bytes_of(problem, shape)) / kTurned : 0.0;
+    return turns ? kTurn + 2.0 * static_cast<double>(bytes_of(problem, shape)) / turned_a_ms : 0.0;
   };
   const auto thinned = [&] {
     const double all = static_cast<double>(bytes_of(problem, x_shape(problem)));
     const double rows = all / static_cast<double>(problem.stride_h);
-    return kTurn + (rows + rows / static_cast<double>(problem.stride_w)) / kTurned;
+    return kTurn + (rows + rows / static_cast<double>(problem.stride_w)) / turned_a_ms;
   };
   if (turns_result(t, problem)) more += kTurn;  // the result's way back
   // One launch turns both.
-  if (turns_x(t, problem) && turns_y(t, problem) && t.form != Form::deepened) more -= kTurn;
-  more += t.form == Form::thinned ? thinned() : turned(turns_x(t, problem), x_shape(problem));
+  if (turns_x(t, problem, p) && turns_y(t, problem, p) && t.form != Form::deepened) more -= kTurn;
+  more += t.form == Form::thinned ? thinned() : turned(turns_x(t, problem, p), x_shape(problem));
   // By the bytes, and at a turn's rate: not measured yet.
-  more += turned(turns_y(t, problem), conv_shape(problem));
+  more += turned(turns_y(t, problem, p), conv_shape(problem));
   return {std::max(arithmetic, bytes) + kOverlap * std::min(arithmetic, bytes) + more,
           bytes > arithmetic ? Bound::bytes : Bound::arithmetic};
 }
@@ -161,23 +163,25 @@ void list(const Problem& problem, Form form, int multiprocessors, std::vector<Ti
   const auto add = [&](Tile t) {
     // As many buffers as there is room for.
     const int most = t.kind == Kind::lines ? 2 : t.pair == Pair::neither ? 8 : 12;
-    t.shares = t.cluster;
-    for (t.stages = most; t.stages > 2 && !unfit(t, problem).empty();) --t.stages;
+    t.shares = t.cluster, t.stages = 2;
     if (!unfit(t, problem).empty()) return;
-    const Counts n = counts(t, problem);
+    const Problem p = seen(t, problem);
+    Config c = config(t, problem, p);
+    for (c.stages = most; !has_room(c);) --c.stages;
+    t.stages = c.stages;
+    const Counts n = counts(t, p, c);
     const auto share = [&](int blocks) {
       const i64 room = filled(t, multiprocessors) * blocks / n.results();
       t.shares = static_cast<int>(std::clamp<i64>(room, t.cluster, n.pixels()) / t.cluster * t.cluster);
       if (t.cluster > 1 && t.parts() > kFewParts) return;
-      if (all.empty() || to_string(all.back()) != to_string(t)) all.push_back(t);
+      if (all.empty() || all.back() != t) all.push_back(t);
     };
     share(1);
     // Two a multiprocessor, one after the other or side by side; or one, which leaves room for the next
     // launch's.
-    Tile half = t;
-    while (half.stages > 3 && !pairs_up(config(half, problem))) --half.stages;
-    if (pairs_up(config(half, problem))) {
-      t = half;
+    while (c.stages > 3 && !pairs_up(c)) --c.stages;
+    if (pairs_up(c)) {
+      t.stages = c.stages;
       share(1);
     }
     share(2);
@@ -259,10 +263,13 @@ std::vector<Tile> list_all(const Problem& problem, int multiprocessors) {
   t.k = t.c = 128;
   for (const auto& shape : kShapes) {
     t.height = shape[0], t.width = shape[1], t.images = shape[2];
-    for (t.stages = 8; t.stages > 2 && !unfit(t, problem).empty();) --t.stages;
-    t.shares = 1;
+    t.stages = 2, t.shares = 1;
     if (!unfit(t, problem).empty()) continue;
-    const Counts n = counts(t, problem);
+    const Problem p = seen(t, problem);
+    Config c = config(t, problem, p);
+    for (c.stages = 8; !has_room(c);) --c.stages;
+    t.stages = c.stages;
+    const Counts n = counts(t, p, c);
     t.shares = static_cast<int>(std::clamp<i64>(multiprocessors / n.results(), 1, n.pixels()));
     all.push_back(t);
   }

@@ -278,7 +278,7 @@ Recipe recipe(const Tile& t, const Problem& problem, const DeviceInfo& device) {
   Params params{};
   params.k = narrow(inner.k), params.c = narrow(inner.c / inner.groups),
   params.c_pitch = round_up(params.c, 2);
-  params.part_pairs = part_pairs_of(t, problem), params.results = narrow(n.results());
+  params.part_pairs = part_pairs_of(t, problem, p), params.results = narrow(n.results());
   params.p = narrow(p.p());
   params.k_tiles = narrow(n.k), params.c_tiles = narrow(n.c), params.group_tiles = narrow(n.groups);
   params.pixel_tiles = narrow(n.pixels()), params.tiles_w = narrow(n.across), params.tiles_h = narrow(n.down);

@@ -74,14 +74,13 @@ std::string unfit_groups(const Tile& t, const Problem& problem) {
   return "the copy engine takes groups, or as many as a block has channels, of a multiple of 16 bytes";
 }
 
-std::string unfit_pair(const Tile& t, const Problem& problem, const Config& c) {
+std::string unfit_pair(const Tile& t, const Problem& p, const Config& c) {
   if (t.pair == Pair::neither) return "";
   if (t.cluster != 1) return "a cluster's blocks add up their sums, or bring operands for each other";
-  const bool flat =
-      t.kind == Kind::planes || (t.kind == Kind::patch && seen(t, problem).h == 1 && c.r * c.s == 1);
+  const bool flat = t.kind == Kind::planes || (t.kind == Kind::patch && p.h == 1 && c.r * c.s == 1);
   if (!flat || t.height != 1 || t.width % 64 != 0)
     return "blocks bring rows of 64 pixels for each other, or planes";
-  const Counts n = counts(t, problem);
+  const Counts n = counts(t, p, c);
   if ((t.pair == Pair::x ? n.k : n.c) % 2 != 0) return "an even number of blocks' channels comes in pairs";
   const int blocks = t.pair == Pair::x ? c.c_blocks : c.k_blocks;
   if (t.kind == Kind::patch && blocks > 1 && blocks % 2 != 0)
@@ -118,7 +117,7 @@ std::string unfit_fetch(const Tile& t, const Problem& problem, const Config& c) 
     return "a block has 64 or 128 output channels, and up to 16384 weights";
   if ((t.width != 64 && t.width != 128) || t.height != 1 || t.images != 1)
     return "planes are fetched by 64 or 128 pixels";
-  if (shared_bytes(c) > kFetchShared)
+  if (!has_room(c))
     return "it needs " + std::to_string(shared_bytes(c)) +
            " bytes of shared memory, and leaves too few for its loads";
   return unfit_sums(c);
@@ -251,13 +250,15 @@ Problem seen(const Tile& t, const Problem& problem) {
   return p;
 }
 
-bool turns_x(const Tile& t, const Problem& p) {
-  const Problem inner = seen(t, p);
+bool has_room(const Config& c) {
+  return shared_bytes(c) <= (c.kind == Kind::fetch ? kFetchShared : kSharedLimit);
+}
+
+bool turns_x(const Tile& t, const Problem& p, const Problem& inner) {
   const bool takes_others = t.form == Form::deepened || t.form == Form::thinned;
   return takes_others || inner.c != p.c || (inner.layout != p.layout && p.h * p.w > 1);
 }
-bool turns_y(const Tile& t, const Problem& p) {
-  const Problem inner = seen(t, p);
+bool turns_y(const Tile& t, const Problem& p, const Problem& inner) {
   return t.form == Form::widened || inner.k != p.k || (inner.layout != p.layout && p.p() * p.q() > 1);
 }
 
@@ -295,8 +296,7 @@ bool turns_result(const Tile& t, const Problem& p) {
   return c.tap_rows < p.r || c.tap_columns < p.s;
 }
 
-Config config(const Tile& t, const Problem& problem) {
-  const Problem p = seen(t, problem);
+Config config(const Tile& t, const Problem& problem, const Problem& p) {
   Config c;
   c.kind = t.kind;
   c.element = p.dtype == DType::f16 ? Element::f16 : p.dtype == DType::bf16 ? Element::bf16 : Element::f32;
@@ -333,9 +333,7 @@ Config config(const Tile& t, const Problem& problem) {
   return c;
 }
 
-Counts counts(const Tile& t, const Problem& problem) {
-  const Problem p = seen(t, problem);
-  const Config c = config(t, problem);
+Counts counts(const Tile& t, const Problem& p, const Config& c) {
   Counts n;
   n.groups = c.grouped() ? ceil_div(p.groups, c.merged) : 1;
   n.k = ceil_div(c.grouped() ? i64{c.merged} * c.group_k : p.k, t.k);
@@ -358,7 +356,7 @@ std::string unfit(const Tile& t, const Problem& problem) {
       p.stride_w > kMostExtent || p.pad_left > kMostExtent || t.height > kMostBox || t.width > kMostBox)
     return "a box is at most 256 pixels wide and high";
   if (const std::string why = unfit_groups(t, problem); !why.empty()) return why;
-  const Config c = config(t, problem);
+  const Config c = config(t, problem, p);
   const std::string why = t.kind == Kind::patch    ? unfit_patch(t, p, c)
                           : t.kind == Kind::planes ? unfit_planes(t, p, c)
                           : t.kind == Kind::fetch  ? unfit_fetch(t, problem, c)
@@ -366,18 +364,18 @@ std::string unfit(const Tile& t, const Problem& problem) {
   if (!why.empty()) return why;
   if (t.cluster > 2 || sums(c) / 2 % t.cluster != 0)
     return "a cluster has 1 or 2 blocks, which share a thread's sums alike";
-  if (const std::string pair = unfit_pair(t, problem, c); !pair.empty()) return pair;
-  if (t.shares > counts(t, problem).pixels()) return "more shares than tiles of pixels";
+  if (const std::string pair = unfit_pair(t, p, c); !pair.empty()) return pair;
+  if (t.shares > counts(t, p, c).pixels()) return "more shares than tiles of pixels";
   if (t.stages < 2) return "it needs two buffers or more";
-  if (shared_bytes(c) > kSharedLimit)
+  if (!has_room(c))
     return "it needs " + std::to_string(shared_bytes(c)) + " bytes of shared memory, a block has " +
            std::to_string(kSharedLimit);
   return "";
 }
 
-i64 part_pairs_of(const Tile& t, const Problem& problem) {
-  const Config c = config(t, problem);
-  if (!c.grouped()) return counts(t, problem).results() * part_pairs(c);
+i64 part_pairs_of(const Tile& t, const Problem& problem, const Problem& p) {
+  const Config c = config(t, problem, p);
+  if (!c.grouped()) return counts(t, p, c).results() * part_pairs(c);
   const Problem inner = inner_of(t, problem);
   return inner.k * inner.r * inner.s * round_up(inner.c / inner.groups, 2) / 2;
 }
@@ -389,9 +387,10 @@ Workspace workspace(const Tile& t, const Problem& problem) {
   };
   const Problem inner = inner_of(t, problem);
   Workspace w;
-  if (t.parts() > 1) w.x = static_cast<std::size_t>(round_up(t.parts() * part_pairs_of(t, problem) * 8, 256));
-  w.y = w.x + (turns_x(t, problem) ? bytes(p.n * p.h * p.w * p.c) : 0);
-  w.w = w.y + (turns_y(t, problem) ? bytes(p.n * p.p() * p.q() * p.k) : 0);
+  if (t.parts() > 1)
+    w.x = static_cast<std::size_t>(round_up(t.parts() * part_pairs_of(t, problem, p) * 8, 256));
+  w.y = w.x + (turns_x(t, problem, p) ? bytes(p.n * p.h * p.w * p.c) : 0);
+  w.w = w.y + (turns_y(t, problem, p) ? bytes(p.n * p.p() * p.q() * p.k) : 0);
   w.bytes = w.w + (turns_result(t, problem) ? bytes(w_shape(inner).elements()) : 0);
   return w;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "src/algorithms/ceilings.hpp"
 #include "src/finder/lock.hpp"
@@ -33,6 +34,14 @@ std::vector<const Candidate*> plan_order(const Selection& selection, const Trial
 }
 
 namespace {
+
+// Whether a choice among the nearest is the choice among all: what was measured may be none of them, and they
+// may all have failed.
+bool decides(const Selection& nearest, const Trials& trials) {
+  const auto right = std::find_if(trials.all().begin(), trials.all().end(), is_right);
+  if (right != trials.all().end()) return nearest.find(right->kernel) != nullptr;
+  return !plan_order(nearest, trials).empty();
+}
 
 // What was chosen, and why.
 void log_choice(const Settled& s, const Candidate& candidate, const Report* measured, bool locked) {
@@ -104,11 +113,11 @@ void EngineImpl::warn(const std::string& line) {
   if (warn) warn(line);
 }
 
-Selection EngineImpl::candidates(const Settled& s) {
+Selection EngineImpl::candidates(const Settled& s, Extent extent) {
   Selection selection;
   if (!is_lock_) {
     if (s.on_cpu()) std::call_once(rates_, [&] { share_cpu_rates(store_, s.device->info()); });
-    selection = select(s);
+    selection = select(s, extent, known(s).ceilings);
   } else {
     // What a lock names is asked what every candidate is.
     const std::string kernel = locked_kernel(store_, s.problem, s.device->info());
@@ -129,7 +138,8 @@ Selection EngineImpl::candidates(const Settled& s) {
     selection.candidates.push_back(std::move(candidate));
   }
   trust_.sift(selection, s);
-  if (!is_lock_ && is_known(s)) {
+  if (!reaches(selection)) return candidates(s, Extent::all);
+  if (!is_lock_ && known(s).is_shipped) {
     prefer_ready(selection, [&](const Candidate& candidate) {
       try {
         return shipped_->get(kVerified, verdict_key(candidate, s.problem, s.device->info())).has_value();
@@ -141,13 +151,16 @@ Selection EngineImpl::candidates(const Settled& s) {
   return selection;
 }
 
-// Then it has its ceilings.
-bool EngineImpl::is_known(const Settled& s) {
-  if (shipped_ == nullptr || s.on_cpu()) return false;
+// What has verdicts in the package has its ceilings there.
+EngineImpl::Known EngineImpl::known(const Settled& s) {
+  if (s.on_cpu()) return {};
   const DeviceInfo& device = s.device->info();
   const std::lock_guard lock(mutex_);
   const auto [known, is_new] = known_.try_emplace(device.key);
-  if (is_new) known->second = load_ceilings(*shipped_, device, s.threads).has_value();
+  if (is_new) {
+    known->second.is_shipped = shipped_ != nullptr && load_ceilings(*shipped_, device, s.threads);
+    known->second.ceilings = load_ceilings(store_, device, s.threads).value_or(Ceilings{});
+  }
   return known->second;
 }
 
@@ -173,7 +186,10 @@ std::shared_ptr<const PlanImpl> EngineImpl::make_plan(const Settled& s, const Ca
 
 Considered EngineImpl::consider(const Settled& s) {
   const std::uint64_t forgotten = forgotten_;
-  return {candidates(s), Trials(store_, s.problem, s.device->info(), s.threads), forgotten};
+  Trials trials(store_, s.problem, s.device->info(), s.threads);
+  Selection selection = candidates(s, Extent::nearest);
+  if (!selection.is_whole() && !decides(selection, trials)) selection = candidates(s);
+  return {std::move(selection), std::move(trials), forgotten};
 }
 
 std::shared_ptr<const PlanImpl> EngineImpl::plan(const Problem& problem, const Request& request,
@@ -226,34 +242,43 @@ void EngineImpl::forget_plans() {
 }
 
 std::shared_ptr<const PlanImpl> EngineImpl::choose(const Settled& s, const Considered& considered) {
-  const Selection& selection = considered.selection;
   const Trials& trials = considered.trials;
   std::string failures = failures_of(trials), no_worker;
-  for (const Candidate* candidate : plan_order(selection, trials)) {
-    const std::string kernel = candidate->kernel();
-    if (!no_worker.empty() || s.logs_find) {
-      const bool is_new = trust_.standing(*candidate, s) == Standing::untried;
-      // What need not be tried may still serve.
-      if (is_new && !no_worker.empty()) continue;
-      if (is_new) log_wait(s, *candidate);
-    }
-    try {
-      if (trust_.admit(*candidate, s)) {
-        std::shared_ptr<const PlanImpl> plan = make_plan(s, *candidate);
-        if (s.logs_find) log_choice(s, *candidate, trials.find(kernel), is_lock_);
-        return plan;
+  std::set<std::string> asked;
+  const auto first_of = [&](const Selection& selection) -> std::shared_ptr<const PlanImpl> {
+    for (const Candidate* candidate : plan_order(selection, trials)) {
+      const std::string kernel = candidate->kernel();
+      if (!asked.insert(kernel).second) continue;
+      if (!no_worker.empty() || s.logs_find) {
+        const bool is_new = trust_.standing(*candidate, s) == Standing::untried;
+        // What need not be tried may still serve.
+        if (is_new && !no_worker.empty()) continue;
+        if (is_new) log_wait(s, *candidate);
       }
-      forget_plans();
-    } catch (const NoWorker& error) {
-      no_worker = error.what();
-    } catch (const std::exception& error) {
-      const auto* known = dynamic_cast<const Error*>(&error);
-      if (known != nullptr && known->status() == Status::bad_problem) throw;
-      // The next one answers, in this call.
-      failures += "\n  " + kernel + " failed: " + error.what();
-      warn(kernel + " is passed over: " + error.what());
+      try {
+        if (trust_.admit(*candidate, s)) {
+          std::shared_ptr<const PlanImpl> plan = make_plan(s, *candidate);
+          if (s.logs_find) log_choice(s, *candidate, trials.find(kernel), is_lock_);
+          return plan;
+        }
+        forget_plans();
+      } catch (const NoWorker& error) {
+        no_worker = error.what();
+      } catch (const std::exception& error) {
+        const auto* known = dynamic_cast<const Error*>(&error);
+        if (known != nullptr && known->status() == Status::bad_problem) throw;
+        // The next one answers, in this call.
+        failures += "\n  " + kernel + " failed: " + error.what();
+        warn(kernel + " is passed over: " + error.what());
+      }
     }
-  }
+    return nullptr;
+  };
+  std::shared_ptr<const PlanImpl> plan = first_of(considered.selection);
+  // None of the nearest serves.
+  if (plan == nullptr && !considered.selection.is_whole())
+    plan = first_of(select(s, Extent::all, known(s).ceilings));
+  if (plan != nullptr) return plan;
   if (!no_worker.empty()) no_worker = ": " + no_worker;
   throw Error(Status::unsupported, "no kernel can be used for " + to_string(s.problem) + " on " +
                                        s.device->info().id + no_worker + failures);
@@ -281,6 +306,8 @@ Ceilings EngineImpl::measure_ceilings(Device& device, int threads) {
     c.copy_gbps = std::max(c.copy_gbps, known->copy_gbps);
   }
   save_ceilings(store_, device.info(), threads, c);
+  const std::lock_guard lock(mutex_);
+  known_.erase(device.info().key);  // choices from now on reckon with these
   return c;
 }
 

@@ -16,7 +16,8 @@
 
 namespace faltung {
 
-// What may compute a problem, and what was measured of it: what a plan is chosen from.
+// What may compute a problem, and what was measured of it: what a plan is chosen from. Of the selection as
+// much as that takes.
 struct Considered {
   Selection selection;
   Trials trials;
@@ -48,7 +49,8 @@ class EngineImpl {
   // Every kernel that may compute the problem, best first by the model, without those in quarantine. First of
   // all one whose verdict came with the package, where the model has no better one: it need not be waited
   // for.
-  Selection candidates(const Settled& settled);
+  // Extent::nearest: as far as `plan` looks unless kernels fail.
+  Selection candidates(const Settled& settled, Extent extent = Extent::all);
   // The plan of one kernel, whether it would be chosen or not.
   std::shared_ptr<const PlanImpl> make_plan(const Settled& settled, const Candidate& candidate);
   // What the device reaches, as the store has it, else measured.
@@ -67,7 +69,12 @@ class EngineImpl {
   std::shared_ptr<const PlanImpl> kept_plan(const std::string& key);  // or null
   std::shared_ptr<const PlanImpl> choose(const Settled& settled, const Considered& considered);
   void forget_plans();
-  bool is_known(const Settled& settled);  // whether the package has verdicts of a GPU
+  // Of a GPU: whether the package has verdicts of it, and what it was measured to reach; zeros if it was not.
+  struct Known {
+    bool is_shipped = false;
+    Ceilings ceilings;
+  };
+  Known known(const Settled& settled);
   void warn(const std::string& line);
 
   std::mutex mutex_;  // of what follows but the store, what was shipped and trust, which have their own
@@ -80,7 +87,7 @@ class EngineImpl {
   std::once_flag rates_;  // the CPU's are the store's
   std::map<int, std::shared_ptr<const Parallel>> workers_;
   std::map<std::string, std::shared_ptr<const PlanImpl>> plans_;  // by Settled::key
-  std::map<std::string, bool> known_;                             // by a GPU's key
+  std::map<std::string, Known> known_;                            // by a GPU's key
   std::atomic<std::uint64_t> forgotten_{0};  // how often plans_ were: something was measured, or failed
 };
 

@@ -21,17 +21,19 @@ bool is_last_resort(const Candidate& candidate) { return candidate.algorithm->la
 
 // The algorithm's candidates, and those that are named in full. What throws while it is made or priced is
 // refused in its words.
-std::vector<Candidate> candidates_of(const Algorithm& algorithm, const Settled& s,
-                                     std::vector<Report>& refusals) {
+std::vector<Candidate> candidates_of(const Algorithm& algorithm, const Settled& s, const Target& target,
+                                     Extent extent, Selection& out) {
+  std::vector<Report>& refusals = out.refusals;
   const std::string name(algorithm.name());
   std::vector<Candidate> all;
   try {
-    Algorithm::Offer offer = algorithm.offer(s.problem, s.target());
+    Algorithm::Offer offer = algorithm.offer(s.problem, target, extent);
     if (!offer.support.yes) {
       refusals.push_back(report_of(Outcome::declined, offer.support.why, name));
       return {};
     }
     all = std::move(offer.candidates);
+    out.complete_to_ms = std::min(out.complete_to_ms, offer.complete_to_ms);
   } catch (const std::exception& error) {
     refusals.push_back(report_of(Outcome::declined, error.what(), name));
     return {};
@@ -41,7 +43,7 @@ std::vector<Candidate> candidates_of(const Algorithm& algorithm, const Settled& 
     if (forced.algorithm != &algorithm) continue;
     if (std::any_of(all.begin(), all.end(), [&](const Candidate& c) { return c.config == forced.config; }))
       continue;
-    all.push_back(algorithm.candidate(s.problem, forced.config, s.target()));
+    all.push_back(algorithm.candidate(s.problem, forced.config, target));
   }
   return all;
 }
@@ -72,12 +74,12 @@ Report refused_by_patterns(std::string kernel) {
   return report_of(Outcome::skipped, "by the kernel patterns given", std::move(kernel));
 }
 
-Selection select(const Settled& s) {
+Selection select(const Settled& s, Extent extent, const Ceilings& measured) {
   Selection out;
   for (const auto& algorithm : registry()) {
     if (algorithm->device_kind() != s.device->info().kind) continue;
     bool any_allowed = false, any = false;
-    for (Candidate& candidate : candidates_of(*algorithm, s, out.refusals)) {
+    for (Candidate& candidate : candidates_of(*algorithm, s, s.target(measured), extent, out)) {
       any = true;
       if (!s.filter.allows(*algorithm, candidate.kernel())) continue;
       any_allowed = true;
@@ -95,13 +97,30 @@ Selection select(const Settled& s) {
     if (is_last_resort(a) != is_last_resort(b)) return is_last_resort(b);
     return a.cost.ms < b.cost.ms;
   });
+  // What is left is how the whole begins.
+  if (!out.is_whole()) {
+    std::erase_if(out.candidates, [&](const Candidate& candidate) {
+      return is_last_resort(candidate) || candidate.cost.ms > out.complete_to_ms;
+    });
+  }
   require_candidates(out, s);
   return out;
 }
 
+namespace {
+
+// What the model takes first is by some 1 to 4 % not the fastest of what it has hope for.
+constexpr double kAlike = 1.05;
+
+}  // namespace
+
+bool reaches(const Selection& selection) {
+  if (selection.is_whole()) return true;
+  return !selection.candidates.empty() &&
+         kAlike * selection.candidates.front().cost.ms <= selection.complete_to_ms;
+}
+
 void prefer_ready(Selection& selection, const std::function<bool(const Candidate&)>& is_ready) {
-  // What the model takes first is by some 1 to 4 % not the fastest of what it has hope for.
-  constexpr double kAlike = 1.05;
   const auto begin = selection.candidates.begin(), end = selection.candidates.end();
   for (auto one = begin; one != end && one->cost.ms <= kAlike * begin->cost.ms; ++one) {
     if (!is_ready(*one)) continue;
@@ -111,7 +130,7 @@ void prefer_ready(Selection& selection, const std::function<bool(const Candidate
 }
 
 void require_candidates(const Selection& selection, const Settled& s) {
-  if (!selection.candidates.empty()) return;
+  if (!selection.candidates.empty() || !selection.is_whole()) return;
   throw Error(Status::unsupported, "no kernel may compute " + to_string(s.problem) + " on " +
                                        s.device->info().id + listed(selection.refusals));
 }

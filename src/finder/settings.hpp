@@ -63,7 +63,7 @@ struct Settled {
   WorkerPolicy worker;
   bool logs_find;
 
-  Target target() const { return {device->info(), threads}; }
+  Target target(const Ceilings& measured = {}) const { return {device->info(), threads, measured}; }
   bool on_cpu() const { return device->info().kind == "cpu"; }
   // What a choice depends on beside what is stored.
   std::string key() const;

@@ -92,14 +92,18 @@ Formed inside(Formed formed) {
   return formed;
 }
 
-Candidate with_steps_around(Form form, const Problem& given, Candidate c) {
+double steps_around_ms(Form form, const Problem& given, const Chip& chip) {
+  const double written = spread_ms(static_cast<double>(bytes_of_operand(given, Operand::x)), chip);
+  if (form != Form::deepened) return written;
+  const Problem inner = inside(form, given);
+  return written + packing_ms(static_cast<double>(bytes_of_operand(inner, Operand::w)), chip) +
+         (given.layout == Layout::nchw ? turning_ms(engine_problem(inner), chip) : 0);
+}
+
+Candidate with_steps_around(Form form, const Problem& given, Candidate c, const Chip& chip) {
   const Held h = held(form, given, c.workspace_bytes, c.packed_bytes);
-  const auto written = static_cast<double>(bytes_of_operand(given, Operand::x));
-  c.cost.ms += spread_ms(written);
+  c.cost.ms += steps_around_ms(form, given, chip);
   if (form == Form::deepened) {
-    const Problem inner = inside(form, given);
-    c.cost.ms += packing_ms(static_cast<double>(h.packed_bytes - h.w));
-    if (given.layout == Layout::nchw) c.cost.ms += turning_ms(engine_problem(inner));
     c.accuracy.filter_unit_h = static_cast<int>(given.stride_h);
     c.accuracy.filter_unit_w = static_cast<int>(given.stride_w);
   }

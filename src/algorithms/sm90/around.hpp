@@ -15,7 +15,9 @@ Problem inside(Form form, const Problem& given);
 Formed inside(Formed formed);
 
 // The inner problem's candidate with what the steps around it cost and hold.
-Candidate with_steps_around(Form form, const Problem& given, Candidate inner);
+Candidate with_steps_around(Form form, const Problem& given, Candidate inner, const Chip& chip);
+// What they take.
+double steps_around_ms(Form form, const Problem& given, const Chip& chip);
 // Its recipe with the steps.
 Recipe recipe_around(const Formed& formed, const Problem& given, const DeviceInfo& device);
 

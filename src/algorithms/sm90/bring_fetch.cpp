@@ -35,7 +35,7 @@ void fill(Lister& lister, Tiling t) {
   int most = kSharedLimit;
   for (t.pixel_slots = 8; t.pixel_slots >= 2; --t.pixel_slots) {
     t.weight_slots = t.resident() ? 0 : t.pixel_slots;
-    if (!sm90::unfit(t, p).empty() || shared_bytes(t, p) > most) continue;
+    if (!lister.fits(t) || shared_bytes(t, p) > most) continue;
     lister.keep(t);
     for (const int step : kSharedSteps)
       most = shared_bytes(t, p) <= most && most > kSharedSteps[1] ? step : most;

@@ -24,18 +24,17 @@ std::string unfit(const Tiling&, const Problem& p) {
 }
 
 void fill(Lister& lister, Tiling t) {
-  const Problem& p = lister.problem();
   if (t.bring == Bring::im2col) t.k_block = lister.k_block(t);
   for (t.pixel_slots = 8; t.pixel_slots >= 2; --t.pixel_slots) {
     t.weight_slots = t.pixel_slots;
-    if (sm90::unfit(t, p).empty()) break;
+    if (lister.fits(t)) break;
   }
   lister.keep(t);
   if (!lister.may_stay(t)) return;
   t.weights_in = WeightsIn::resident;
   t.weight_slots = 0;
   for (t.pixel_slots = 6; t.pixel_slots >= 1; --t.pixel_slots) {
-    if (sm90::unfit(t, p).empty()) break;
+    if (lister.fits(t)) break;
   }
   if (t.pixel_slots >= 3) lister.keep(t);
 }

@@ -39,11 +39,10 @@ std::string unfit(const Tiling& t, const Problem& p) {
 }
 
 void fill(Lister& lister, Tiling t) {
-  const Problem& p = lister.problem();
   const int step = t.cooperative() ? 1 : 2;
   for (t.pixel_slots = 8; t.pixel_slots >= 2; t.pixel_slots -= step) {
     t.weight_slots = t.resident() ? 0 : t.pixel_slots;
-    if (sm90::unfit(t, p).empty()) break;
+    if (lister.fits(t)) break;
   }
   lister.keep(t);
 }

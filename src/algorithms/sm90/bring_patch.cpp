@@ -26,9 +26,9 @@ void fill(Lister& lister, Tiling t) {
     const int least = t.pixel_slots < 3 ? 3 : 5;
     t.weight_slots = least;
     // Then more do not fit either; but split sums take the place of many.
-    if (t.split == 1 && !sm90::unfit(t, p).empty()) continue;
+    if (t.split == 1 && !lister.fits(t)) continue;
     t.weight_slots = t.pixel_slots < 3 ? 12 : 8;
-    while (t.weight_slots >= least && !sm90::unfit(t, p).empty()) --t.weight_slots;
+    while (t.weight_slots >= least && !lister.fits(t)) --t.weight_slots;
     if (t.weight_slots < least) continue;
     lister.keep(t);
     // Also with less shared memory, which leaves more to the loads of warps that read what they turn.
@@ -45,7 +45,7 @@ void fill(Lister& lister, Tiling t) {
   for (const int slots : {8, 3}) {
     if (slots > 3 && p.groups == 1) continue;
     for (t.pixel_slots = slots; t.pixel_slots >= 1; --t.pixel_slots) {
-      if (sm90::unfit(t, p).empty()) break;
+      if (lister.fits(t)) break;
     }
     if (t.pixel_slots >= 1) lister.keep(t);
   }

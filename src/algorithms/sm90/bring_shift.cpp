@@ -101,7 +101,8 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
       t.cooperative() ? tile + kExposed * epilogue : std::max(tile, epilogue + products / kConsumers);
   const double waves = std::ceil(static_cast<double>(tiles(t, p)) / chip.multiprocessors);
   const double cycles = waves * static_cast<double>(windows(t, p)) * window + epilogue;
-  const double arithmetic = (cycles + fitted::kLatency) / kClock, bytes = min_bytes(p) / kBandwidth;
+  const double arithmetic = (cycles + fitted::kLatency) / (kClock * chip.pace),
+               bytes = min_bytes(p) / (kBandwidth * chip.memory);
   Estimate e;
   e.ms = overlapped_ms(arithmetic, bytes, kOverlap);
   e.bound = bytes > arithmetic ? Bound::bytes : Bound::arithmetic;

@@ -64,7 +64,7 @@ void fill(Lister& lister, Tiling t) {
   // Half as many channels leave room for buffers of their rows.
   const auto fits = [&](Tiling u) {
     u.weight_slots = 3, u.pixel_slots = 2;
-    return sm90::unfit(u, p).empty();
+    return lister.fits(u);
   };
   if (turns_16_bits(t, p) && t.row_slots > 0 && !fits(t)) t.k_block = 32;
   patch::fill(lister, t);

@@ -103,7 +103,8 @@ Rates rates_of(const Tiling& t, const KernelConfig& c, const Problem& p) {
 }
 
 // What is stored in parts of a sector counts as more bytes; pixels that strides skip are not read.
-double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p, const Rates& rates) {
+double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p, const Rates& rates,
+                const Chip& chip) {
   const int element = c.element_bytes();
   const auto results = static_cast<double>(output_planes(p) * p.k * p.y_h() * p.y_w());
   double bytes = min_bytes(p);
@@ -117,7 +118,7 @@ double bytes_ms(const Tiling& t, const KernelConfig& c, const Problem& p, const 
     ms += results * element / kPartial;
   const bool rows = t.bring == Bring::turned || t.bring == Bring::lines;
   if (rows && p.y_w() * element % 32 != 0 && !whole_images(t, p)) ms += results * 64 / t.width / kSector;
-  return ms;
+  return ms / chip.memory;
 }
 
 // Of what goes through registers the weights that stay, for which every block waits once.
@@ -192,11 +193,12 @@ Estimate estimate(const Tiling& t, const Problem& p, const Chip& chip) {
                         : c.affine        ? preparation / w.fills
                                           : 0) +
                        kept_cycles(c);
-  const double arithmetic = (cycles + kLatency + first) / (kClock * (1 + rates.cool * (1 - busy)));
-  const double bytes = bytes_ms(t, c, p, rates);
+  const double arithmetic =
+      (cycles + kLatency + first) / (kClock * chip.pace * (1 + rates.cool * (1 - busy)));
+  const double bytes = bytes_ms(t, c, p, rates, chip);
   Estimate e;
   const double across = t.pixels_on_m() && brings_residual(t, p) ? kAcross : 1;
-  e.ms = overlapped_ms(arithmetic, bytes, kOverlap) * across + (turns_input(t, p) ? turning_ms(p) : 0) +
+  e.ms = overlapped_ms(arithmetic, bytes, kOverlap) * across + (turns_input(t, p) ? turning_ms(p, chip) : 0) +
          (c.stats ? kSumChannels : 0);
   if (staged && t.channels == 256 && t.pixels() == 128) e.ms *= kTallOfPlanes;
   if (c.nchw && tf32_parts(p) == 1 && w.taps == 1 && t.bring != Bring::planes) e.ms *= kOneOfPlanes;
@@ -233,20 +235,27 @@ double cache_lines(double rows, double row, double to_next) {
   return std::min(rows * (row + kLine - 2), rows * to_next + kLine - 2) / kLine;
 }
 
-double turning_ms(const Problem& p) {
+double turning_ms(const Problem& p, const Chip& chip) {
   const int element = size_of(p.dtype);
   const double images = static_cast<double>(p.n * p.d * p.h * p.w * element);
-  const double ms =
-      images * static_cast<double>(p.c + padded_channels(p)) / fitted::steps::kTurn + 2 * kLaunch;
+  const double bytes = images * static_cast<double>(p.c + padded_channels(p));
+  const double ms = bytes / (fitted::steps::kTurn * chip.memory) + 2 * kLaunch;
   return ms + (padded_channels(p) * element <= 32 ? fitted::steps::kFewChannels : 0);
 }
 
-double gather_step_ms(double bytes) { return fitted::steps::kGatherLaunch + bytes / fitted::steps::kGather; }
-double few_lines_ms(double bytes, double lines) {
-  return std::max(0.0, bytes / (lines * fitted::steps::kGatherLine) - bytes / fitted::steps::kGather);
+double gather_step_ms(double bytes, const Chip& chip) {
+  return fitted::steps::kGatherLaunch + bytes / (fitted::steps::kGather * chip.memory);
 }
-double skipped_ms(double bytes) { return bytes / fitted::steps::kSkip; }
-double packing_ms(double bytes) { return bytes == 0 ? 0 : 2 * kLaunch + 2 * bytes / fitted::steps::kTurn; }
-double spread_ms(double bytes) { return fitted::steps::kGatherLaunch + bytes / fitted::steps::kSpread; }
+double few_lines_ms(double bytes, double lines, const Chip& chip) {
+  return std::max(
+      0.0, bytes / (lines * fitted::steps::kGatherLine) - bytes / (fitted::steps::kGather * chip.memory));
+}
+double skipped_ms(double bytes, const Chip& chip) { return bytes / (fitted::steps::kSkip * chip.memory); }
+double packing_ms(double bytes, const Chip& chip) {
+  return bytes == 0 ? 0 : 2 * kLaunch + 2 * bytes / (fitted::steps::kTurn * chip.memory);
+}
+double spread_ms(double bytes, const Chip& chip) {
+  return fitted::steps::kGatherLaunch + bytes / (fitted::steps::kSpread * chip.memory);
+}
 
 }  // namespace faltung::sm90

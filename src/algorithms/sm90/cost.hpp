@@ -38,13 +38,13 @@ double room(const Tiling& tiling);
 double cache_lines(double rows, double row, double to_next);
 
 // Of the steps around the kernel (implicit_gemm_sm90.cpp, around.cpp).
-double turning_ms(const Problem& problem);  // its input is turned or padded
-double gather_step_ms(double bytes);
+double turning_ms(const Problem& problem, const Chip& chip);  // its input is turned or padded
+double gather_step_ms(double bytes, const Chip& chip);
 // What folding takes longer where there are few lines: a block of threads has one.
-double few_lines_ms(double bytes, double lines);
-double skipped_ms(double bytes);
-double spread_ms(double bytes);   // of so many written
-double packing_ms(double bytes);  // likewise; 0 where there are none
+double few_lines_ms(double bytes, double lines, const Chip& chip);
+double skipped_ms(double bytes, const Chip& chip);
+double spread_ms(double bytes, const Chip& chip);   // of so many written
+double packing_ms(double bytes, const Chip& chip);  // likewise; 0 where there are none
 
 }  // namespace faltung::sm90
 

@@ -150,7 +150,7 @@ string unfit_split(const Tiling& t, const Problem& p, const KernelConfig& c) {
   return "";
 }
 
-string unfit_buffers(const Tiling& t, const Problem& p, const KernelConfig&) {
+string unfit_slots(const Tiling& t, const Problem& p, const KernelConfig&) {
   // A buffer is freed only once the products after its own are under way.
   const bool one_slot_does = !t.flat() && sum_blocks(t, p) <= t.split;
   if (t.pixel_slots < (one_slot_does ? 1 : 2) || (!t.resident() && t.weight_slots < 2))
@@ -176,15 +176,14 @@ string unfit_memory(const Tiling&, const Problem&, const KernelConfig& c) {
 
 }  // namespace
 
-string unfit(const Tiling& t, const Problem& p) {
+string unfit_shape(const Tiling& t, const Problem& p) {
   string why = unfit_numbers(t);
   if (why.empty()) why = unfit_volume(t, p);
   if (t.bring == Bring::shift) {
     if (why.empty() && (t.filter_as_it_is() || t.phased()))
       why = "shifted sums take packed weights, stride 1";
     if (why.empty()) why = unfit_groups(t, p);
-    if (why.empty()) why = shift::unfit(t, p);
-    return why.empty() ? unfit_memory(t, p, kernel_config(t, p)) : why;
+    return why.empty() ? shift::unfit(t, p) : why;
   }
   if (why.empty()) why = unfit_products(t, p);
   if (why.empty()) why = unfit_groups(t, p);
@@ -194,11 +193,22 @@ string unfit(const Tiling& t, const Problem& p) {
   // 512 threads start with 128 registers each, where an instruction's sums must fit with some others.
   if (config.prepares() && !idle_warps_prepare(config) && columns(config) > 200)
     return "warps that prepare pixels leave registers for an N side up to 200";
-  for (const auto check : {unfit_pitch, unfit_stores, unfit_apart, unfit_filter, unfit_phases, unfit_split,
-                           unfit_buffers, unfit_memory}) {
+  for (const auto check : {unfit_pitch, unfit_stores, unfit_apart, unfit_filter, unfit_phases}) {
     if (why = check(t, p, config); !why.empty()) break;
   }
   return why;
+}
+
+string unfit_buffers(const Tiling& t, const Problem& p, const KernelConfig& c) {
+  string why;
+  if (t.bring != Bring::shift) why = unfit_split(t, p, c);
+  if (why.empty() && t.bring != Bring::shift) why = unfit_slots(t, p, c);
+  return why.empty() ? unfit_memory(t, p, c) : why;
+}
+
+string unfit(const Tiling& t, const Problem& p) {
+  const string why = unfit_shape(t, p);
+  return why.empty() ? unfit_buffers(t, p, kernel_config(t, p)) : why;
 }
 
 const Bringer& bringer(Bring bring) {

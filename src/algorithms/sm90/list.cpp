@@ -201,7 +201,21 @@ std::vector<int> Lister::splits(Tiling t) const {
 
 void Lister::keep(const Tiling& t) {
   if (full()) return;
-  if (unfit(t, p_).empty() && names_.insert(to_string(t)).second) all_.push_back(t);
+  if (fits(t) && kept_.insert(numbers_of(t)).second) all_.push_back(t);
+}
+
+bool Lister::fits(const Tiling& t) {
+  if (t.bring == Bring::lines || t.bring == Bring::shift) return unfit(t, p_).empty();
+  Tiling shape = t;
+  shape.pixel_slots = shape.weight_slots = 0;
+  if (const Numbers of = numbers_of(shape); !last_ || last_->of != of) {
+    last_ = Shape{of, unfit_shape(t, p_).empty(), {}};
+    if (last_->fits) last_->config = kernel_config(t, p_);
+  }
+  if (!last_->fits) return false;
+  last_->config.tile = t;
+  // Most often it is memory that is short, and nobody asks of how much.
+  return shared_bytes(last_->config) <= kSharedLimit && unfit_buffers(t, p_, last_->config).empty();
 }
 
 int Lister::k_block(const Tiling& t) const {

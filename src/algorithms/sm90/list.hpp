@@ -2,9 +2,13 @@
 #ifndef FALTUNG_SRC_ALGORITHMS_SM90_LIST_HPP_
 #define FALTUNG_SRC_ALGORITHMS_SM90_LIST_HPP_
 
+#include <array>
+#include <bit>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "src/algorithms/sm90/chip.hpp"
@@ -19,6 +23,10 @@ std::vector<Tiling> tilings(const Problem& problem, const Chip& chip, std::size_
 
 // Empty if the tiling can compute the problem, else which limit it breaks.
 std::string unfit(const Tiling& tiling, const Problem& problem);
+// The same in two parts: what, but for lines and shifted sums, does not ask how many buffers of pixels and of
+// weights there are, and what does.
+std::string unfit_shape(const Tiling& tiling, const Problem& problem);
+std::string unfit_buffers(const Tiling& tiling, const Problem& problem, const KernelConfig& config);
 
 // Whether a tile's sum is taken whole as well, or by a cluster's blocks alone.
 enum class Sums { whole_and_split, split_alone };
@@ -35,6 +43,9 @@ class Lister {
   void add(const Tiling& tiling, Sums sums = Sums::whole_and_split);
   // As it is, if it fits and is not there.
   void keep(const Tiling& tiling);
+  // Whether nothing is unfit. Asked of one tiling with this many buffers and that many, most is known from
+  // before.
+  bool fits(const Tiling& tiling);
   // Whether weights may stay: no more than so many tiles' channels.
   bool may_stay(const Tiling& tiling) const;
   // The splits of a tile's sum whose blocks are at work at the same time.
@@ -59,7 +70,18 @@ class Lister {
   int k_block_;
   const bool pools_, few_;
   std::vector<Tiling> all_;
-  std::set<std::string> names_;
+  // A tiling's choices as numbers.
+  static_assert(std::has_unique_object_representations_v<Choices>);
+  using Numbers = std::array<int, sizeof(Choices) / sizeof(int)>;
+  static Numbers numbers_of(const Choices& choices) { return std::bit_cast<Numbers>(choices); }
+  std::set<Numbers> kept_;
+  // What was asked last, but for its buffers.
+  struct Shape {
+    Numbers of;
+    bool fits;
+    KernelConfig config;
+  };
+  std::optional<Shape> last_;
 };
 
 // The largest block of channels that wastes least: `most`, or a half or a quarter of it.

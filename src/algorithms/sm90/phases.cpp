@@ -169,13 +169,17 @@ namespace {
 
 std::vector<Tiling> tilings(const Problem& asked, const Problem& p, const Chip& chip, std::size_t most) {
   std::vector<Tiling> all;
+  const bool phased = has_phases(asked);
   for (Tiling t : tilings(p, chip, most)) {
-    if (has_phases(asked)) t.phases = narrow(positions(asked));
+    if (phased) t.phases = narrow(positions(asked));
     Tiling as_it_is = t;
     as_it_is.filter = Filter::as_it_is;
     // Nothing has to be packed then.
-    if (unfit(as_it_is, asked, p).empty()) t = as_it_is;
-    if (unfit(t, asked, p).empty()) all.push_back(t);
+    if (asked.direction == Direction::backward_data && unfit(as_it_is, asked, p).empty()) {
+      all.push_back(as_it_is);
+    } else if (!phased || unfit(t, asked, p).empty()) {  // of one phase it is listed because it fits
+      all.push_back(t);
+    }
   }
   return all;
 }
@@ -213,14 +217,14 @@ Estimate estimate_phases(const Tiling& tiling, const Problem& asked, const Chip&
   const Phases phases = phases_of(asked);
   Tiling t = tiling;
   t.phases = 1;
-  const double begin = fitted::kLaunch + fitted::kLatency / fitted::kClock;
+  const double begin = fitted::kLaunch + fitted::kLatency / (fitted::kClock * chip.pace);
   Estimate all;
   all.ms = begin;
   for (const Phase& phase : phases.of) {
     const Problem p = alone(phases.engine, phase);
     if (phase.taps == 0) {
       all.ms += static_cast<double>(output_planes(p) * p.k * phase.p * phase.q * size_of(p.dtype)) /
-                fitted::steps::kZeros;
+                (fitted::steps::kZeros * chip.memory);
       continue;
     }
     const Estimate e = estimate(t, p, chip);
@@ -230,7 +234,7 @@ Estimate estimate_phases(const Tiling& tiling, const Problem& asked, const Chip&
   if (turns_tensors(asked)) {
     const auto bytes =
         static_cast<double>(bytes_of(asked, x_shape(asked)) + bytes_of(asked, conv_shape(asked)));
-    all.ms += 2 * bytes / fitted::steps::kTurn + 3 * fitted::kLaunch;
+    all.ms += 2 * bytes / (fitted::steps::kTurn * chip.memory) + 3 * fitted::kLaunch;
   }
   return all;
 }

@@ -20,7 +20,7 @@ bool takes(const Candidate& candidate, const std::vector<std::string>& programs,
   try {
     validate(problem);
     const Candidate same = candidate.algorithm->candidate(problem, candidate.maker, target);
-    return program_digests(same.recipe()) == programs;
+    return same.recipe.program_digests() == programs;
   } catch (const Error&) {
     return false;
   }
@@ -31,7 +31,7 @@ bool takes(const Candidate& candidate, const std::vector<std::string>& programs,
 Problem small_problem(const Candidate& candidate, const Settled& s, Keep keep) {
   // Kernels are known that hang on every image above 42 x 42.
   constexpr std::int64_t kLargeImage = 48, kLeastImage = 8, kLeastChannels = 8;
-  const std::vector<std::string> programs = program_digests(candidate.recipe());
+  const std::vector<std::string> programs = candidate.recipe.program_digests();
   const Target target = s.target();
   Problem small = s.problem;
   if (keep == Keep::image) {

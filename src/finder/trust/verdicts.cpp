@@ -22,7 +22,7 @@ std::string programs_of(const Candidate& candidate, const Problem& p, const Devi
     return fmt::format("{}:{}:{}:{}", name(p.direction), name(p.dtype), name(p.layout), name(p.math));
   }
   std::string all;
-  for (const std::string& digest : program_digests(candidate.recipe())) all += digest + "\n";
+  for (const std::string& digest : candidate.recipe.program_digests()) all += digest + "\n";
   return sha256(all);
 }
 
