@@ -37,6 +37,8 @@ const char* const kAffineProblems[] = {
     "fwd:n2c6h7w5k9r3s3:transposed:st2:pad1:outpad1:bf16:nchw:affine:silu",
     "fwd:n2c24h12w19k24r3s3:pad1:g24:f32:nchw:affine_relu:bias:relu6",
     "fwd:n1c17h22w37k34r5s5:st2:pad2:g17:f16:nchw:affine_relu",
+    "fwd:n2c37h7w6k37r3s3:pad1:g37:f32:nchw:affine_relu:prelu",
+    "fwd:n3c40h7w7k40r5s5:st2:pad2:g40:bf16:nchw:affine:bias:residual",
     "fwd:n1c9h20w31k9r3s3:st3:pad1:dil2:g9:bf16:nchw:affine",
     "fwd:n2c19h9w11k19r3s3:pad1:g19:f32:nhwc:affine_relu",
     "bwd_w:n2c8h9w7k19r3s3:pad1:f32:nhwc:affine_relu:dbias",
@@ -115,6 +117,7 @@ TEST(Affine, HasTheBitsOfAStoredOne) {
   const auto parallel = std::make_shared<const Parallel>(3);
   Builder builder{find_device("cpu"), parallel};
   for (const char* text : {"fwd:n3c11h19w37k11r3s3:pad1:g11:%s:nchw:affine_relu",
+                           "fwd:n2c37h9w7k37r3s3:st2:pad1:g37:%s:nchw:affine_relu",
                            "fwd:n2c6h20w33k12r3s3:st2:pad1:g6:%s:nchw:affine",
                            "bwd_w:n2c7h18w19k7r3s3:st3:pad1:g7:%s:nchw:affine_relu",
                            "fwd:n2c13h9w17k8r3s3:pad1:%s:nhwc:affine_relu"}) {
@@ -127,11 +130,12 @@ TEST(Affine, HasTheBitsOfAStoredOne) {
       const std::unique_ptr<std::byte[]> x = x_as_read(p, oracle.tensors());
       Tensors of_stored = oracle.tensors();
       of_stored.x = x.get(), of_stored.scale = of_stored.shift = nullptr;
-      const Candidate one = algorithm.candidates(p, builder.target()).front();
-      const Candidate other = algorithm.candidates(stored, builder.target()).front();
-      EXPECT_EQ(result_of(p, oracle.tensors(), one, builder, parallel),
-                result_of(stored, of_stored, other, builder, parallel))
-          << to_string(p);
+      for (const Candidate& one : algorithm.candidates(p, builder.target())) {
+        const Candidate other = algorithm.candidate(stored, one.config, builder.target());
+        EXPECT_EQ(result_of(p, oracle.tensors(), one, builder, parallel),
+                  result_of(stored, of_stored, other, builder, parallel))
+            << to_string(p) << " by " << one.config;
+      }
     }
   }
 }

@@ -84,7 +84,7 @@ TEST(CpuRates, ADamagedRecordIsReplaced) {
 TEST(CpuRatesDeathTest, AreTakenInPlaceOfMeasuring) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // begins anew, with this test alone
   std::vector<double> others = {static_cast<double>(brgemm_lanes()), 0.5, 0.25, 0.75};
-  for (int kernel = 0; kernel < 5; ++kernel) others.insert(others.end(), {2.0 + kernel, 1.0});
+  for (int kernel = 0; kernel < 6; ++kernel) others.insert(others.end(), {2.0 + kernel, 1.0});
   for (int staging = 0; staging < 4; ++staging) others.insert(others.end(), {0.5 + staging, 7.0});
   for (int transform = 0; transform < 4; ++transform) others.insert(others.end(), {1.5 + transform, 9.0});
   for (int vectors = 1; vectors <= kBrgemmMaxVectors; ++vectors) {
@@ -102,7 +102,8 @@ TEST(CpuRatesDeathTest, AreTakenInPlaceOfMeasuring) {
                           (!dot_usable() || dot_tile_time().once == 12) &&
                           winograd_transform_time(Layout::nhwc, 2).input == 3.5 && memory_byte_ns() == 0.75 &&
                           depthwise_time(Layout::nhwc, DepthwiseTaps::known).step == 5 &&
-                          staging_time(Staging::rows).step == 2.5 && fetch_time(Staging::runs).step == 1.5
+                          depthwise_turn_time().step == 7 && staging_time(Staging::rows).step == 2.5 &&
+                          fetch_time(Staging::runs).step == 1.5
                       ? 0
                       : 1);
       },

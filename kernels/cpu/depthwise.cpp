@@ -13,9 +13,6 @@ namespace {
 
 using i64 = std::int64_t;
 
-// Packed channels are padded to this many floats: a whole number of vectors of any width.
-constexpr i64 kChannelPad = 32;
-
 // The first input that any tap of any slide needs, and one past the last of the first `steps` outputs.
 Range inputs(const std::vector<Slide>& slides, i64 steps) {
   Range needed{0, 1};
@@ -80,9 +77,23 @@ std::vector<i64> packed_order(const DepthwisePass& pass) {
   return order;
 }
 
+// The passes of groups of channels, as pixels.
+std::vector<DepthwisePass> turned_passes(const Problem& p) {
+  std::vector<DepthwisePass> passes;
+  for (const i64 channels : {std::min(p.c, kDepthwiseGroup), p.c % kDepthwiseGroup}) {
+    if (channels == 0 || (!passes.empty() && channels == passes.front().in_channels)) continue;
+    Problem group = p;
+    group.layout = Layout::nhwc, group.dtype = DType::f32;
+    group.n = 1, group.c = group.k = group.groups = channels;
+    group.epilogue = {}, group.affine = Affine::none;
+    passes.push_back(make_depthwise_pass(group));
+  }
+  return passes;
+}
+
 }  // namespace
 
-DepthwisePass make_depthwise_pass(const Problem& p) {
+DepthwisePass make_depthwise_pass(const Problem& p, DepthwiseWay way) {
   DepthwisePass pass;
   pass.problem = p;
   pass.multiplier = p.k / p.c;
@@ -101,17 +112,20 @@ DepthwisePass make_depthwise_pass(const Problem& p) {
   for (const Slide& columns : pass.columns) pass.column_taps += columns.taps;
   if (p.layout == Layout::nchw) pass.stage = make_stage(pass);
   pass.order = packed_order(pass);
+  if (way == DepthwiseWay::turned) pass.turned = turned_passes(p);
   return pass;
 }
 
 // An odd number of pads: taps a page apart would share a few lines of the first-level cache.
 i64 depthwise_padded_channels(const DepthwisePass& pass) {
-  return (ceil_div(pass.out_channels, kChannelPad) | 1) * kChannelPad;
+  return (ceil_div(pass.out_channels, kDepthwiseGroup) | 1) * kDepthwiseGroup;
 }
 
 std::size_t depthwise_packed_bytes(const DepthwisePass& pass) {
   const Problem& p = pass.problem;
-  const i64 channels = p.layout == Layout::nhwc ? depthwise_padded_channels(pass) : pass.out_channels;
+  const i64 channels = !pass.turned.empty()       ? round_up(pass.out_channels, kDepthwiseGroup)
+                       : p.layout == Layout::nhwc ? depthwise_padded_channels(pass)
+                                                  : pass.out_channels;
   // Every tap belongs to one slide.
   return static_cast<std::size_t>(channels * pass.planes() * p.r * p.s) * sizeof(float);
 }
@@ -123,23 +137,30 @@ void depthwise_pack(const DepthwisePass& pass, const void* w, float* packed, int
   with_dtype(p.dtype, [&](auto type) {
     const auto value = [&](i64 channel, i64 tap) { return load_element(type, w, channel * filter + tap); };
     if (p.layout == Layout::nchw) {
-      const Range part = share(pass.out_channels, worker, workers);
+      const bool turned = !pass.turned.empty();
+      constexpr i64 kGroup = kDepthwiseGroup;
+      const i64 channels = turned ? round_up(pass.out_channels, kGroup) : pass.out_channels;
+      const Range part = share(channels, worker, workers);
       for (i64 channel = part.begin; channel < part.end; ++channel) {
-        for (i64 i = 0; i < taps; ++i)
-          packed[channel * filter + i] = value(channel, order[static_cast<std::size_t>(i)]);
+        const i64 first = turned ? channel / kGroup * kGroup * filter + channel % kGroup : channel * filter;
+        for (i64 i = 0; i < taps; ++i) {
+          packed[first + i * (turned ? kGroup : 1)] =
+              channel < pass.out_channels ? value(channel, order[static_cast<std::size_t>(i)]) : 0;
+        }
       }
       return;
     }
     // A tap of some channels at a time, which are whole lines where they are written.
     const i64 channels = depthwise_padded_channels(pass);
-    const Range part = share(channels / kChannelPad, worker, workers);
-    for (i64 first = part.begin * kChannelPad; first < part.end * kChannelPad; first += kChannelPad) {
-      const i64 there = std::clamp<i64>(pass.out_channels - first, 0, kChannelPad);
+    const Range part = share(channels / kDepthwiseGroup, worker, workers);
+    for (i64 first = part.begin * kDepthwiseGroup; first < part.end * kDepthwiseGroup;
+         first += kDepthwiseGroup) {
+      const i64 there = std::clamp<i64>(pass.out_channels - first, 0, kDepthwiseGroup);
       for (i64 i = 0; i < taps; ++i) {
         float* const to = packed + i * channels + first;
         const i64 tap = order[static_cast<std::size_t>(i)];
         for (i64 c = 0; c < there; ++c) to[c] = value(first + c, tap);
-        std::fill(to + there, to + kChannelPad, 0.0f);
+        std::fill(to + there, to + kDepthwiseGroup, 0.0f);
       }
     }
   });
@@ -147,13 +168,16 @@ void depthwise_pack(const DepthwisePass& pass, const void* w, float* packed, int
 
 std::size_t depthwise_scratch_bytes(const DepthwisePass& pass) {
   if (pass.problem.layout == Layout::nhwc) return 0;
+  if (!pass.turned.empty()) return depthwise_turned_scratch_bytes(pass);
   return static_cast<std::size_t>(pass.stage.in_size + pass.stage.out_size) * sizeof(float);
 }
 
 void depthwise_run(const DepthwisePass& pass, const DepthwiseTensors& tensors, std::byte* scratch, int worker,
                    int workers) {
   if (pass.problem.layout == Layout::nhwc) {
-    depthwise_nhwc(pass, tensors, worker, workers);
+    depthwise_nhwc(pass, tensors, nullptr, worker, workers);
+  } else if (!pass.turned.empty()) {
+    depthwise_turned(pass, tensors, scratch, worker, workers);
   } else {
     depthwise_nchw(pass, tensors, scratch, worker, workers);
   }

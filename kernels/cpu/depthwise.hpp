@@ -35,19 +35,38 @@ struct DepthwisePass {
   std::int64_t in_channels, in_h, in_w;
   std::int64_t out_channels, out_h, out_w;
   DepthwiseStage stage;  // nchw
+  // nchw by planes turned to pixels (depthwise_turned.cpp): as nhwc in fp32, of one image, the pass of a
+  // group of channels and that of the channels beyond whole groups, if there are such. Else empty.
+  std::vector<DepthwisePass> turned;
   // Of the taps of an output channel's filters, in packed order, where each lies among them.
   std::vector<std::int64_t> order;
   // How many input channels are summed into an output channel: 1, or the multiplier in backward_data.
   std::int64_t planes() const { return problem.direction == Direction::forward ? 1 : multiplier; }
 };
 
-DepthwisePass make_depthwise_pass(const Problem& problem);
+// How the pass computes what it does: along the layout's own vectors, or in nchw by planes turned to pixels.
+enum class DepthwiseWay { rows, turned };
+// The latter takes passes without a channel multiplier.
+DepthwisePass make_depthwise_pass(const Problem& problem, DepthwiseWay way = DepthwiseWay::rows);
+
+// Packed channels are padded to this many floats: a whole number of vectors of any width. So many planes are
+// turned to pixels at a time.
+inline constexpr std::int64_t kDepthwiseGroup = 32;
 
 // Weights as the kernels read them, in floats: by row slide, column slide, plane, row tap, column tap, and
-// then by channel (nhwc, padded to whole vectors of any width) or with the channel first (nchw).
+// then by channel (nhwc, padded to whole vectors of any width) or with the channel first (nchw). Where planes
+// are turned each group of channels is as in nhwc.
 std::int64_t depthwise_padded_channels(const DepthwisePass& pass);
 std::size_t depthwise_packed_bytes(const DepthwisePass& pass);
 void depthwise_pack(const DepthwisePass& pass, const void* w, float* packed, int worker, int workers);
+
+// What is to be in the caches soon, beyond what the tensors of a run say: another run's.
+struct DepthwiseAhead {
+  const void* in = nullptr;
+  std::int64_t in_bytes = 0;
+  void* out = nullptr;
+  std::int64_t out_bytes = 0;
+};
 
 struct DepthwiseTensors {
   const void* in;
@@ -73,8 +92,12 @@ void depthwise_weights(const DepthwisePass& pass, const void* x, const void* dy,
 void depthwise_weights_reduce(const DepthwisePass& pass, const std::byte* scratch, std::size_t scratch_bytes,
                               void* dw, int worker, int workers);
 
-// The two layouts' parts of depthwise_run.
-void depthwise_nhwc(const DepthwisePass& pass, const DepthwiseTensors& tensors, int worker, int workers);
+// The parts of depthwise_run. ahead: null where the tensors lie in memory, whose own next rows are fetched.
+void depthwise_nhwc(const DepthwisePass& pass, const DepthwiseTensors& tensors, const DepthwiseAhead* ahead,
+                    int worker, int workers);
+std::size_t depthwise_turned_scratch_bytes(const DepthwisePass& pass);
+void depthwise_turned(const DepthwisePass& pass, const DepthwiseTensors& tensors, std::byte* scratch,
+                      int worker, int workers);
 void depthwise_nchw(const DepthwisePass& pass, const DepthwiseTensors& tensors, std::byte* scratch,
                     int worker, int workers);
 

@@ -9,7 +9,9 @@
 
 #include "kernels/cpu/depthwise.hpp"
 #include "kernels/cpu/epilogue.hpp"
+#include "kernels/cpu/stretch.hpp"
 #include "src/backend/parallel.hpp"
+#include "src/problem/integers.hpp"
 
 #include "kernels/cpu/each_target.hpp"
 
@@ -33,10 +35,8 @@ struct Strip {
   const i64* column;  // offset of each column tap
   const float* weights;
   float* out;
-  i64 rows, columns;  // of outputs; out's pitch is columns
-  // What will be staged next, fetched while this is computed.
-  const std::byte* next;
-  i64 next_bytes;
+  i64 rows, columns;     // of outputs; out's pitch is columns
+  DepthwiseAhead ahead;  // what will be staged and stored next, fetched while this is computed
 };
 
 // kBlock rows by kVectors vectors of outputs in registers, every loaded vector used by all the rows it
@@ -181,13 +181,11 @@ HWY_INLINE void tall_block(const Strip& s, i64 row, i64 column) {
 template <class DV, int kBlock, int kVectors, class Block>
 HWY_INLINE void blocks(const Strip& s, const Block& block) {
   constexpr i64 kWidth = static_cast<i64>(hn::MaxLanes(DV())) * kVectors;
-  constexpr i64 kLine = 64;
-  const i64 share = s.next_bytes * kBlock / s.rows + kLine;
-  i64 fetched = 0;
+  const i64 rows_of_blocks = ceil_div(s.rows, kBlock);
+  Stretch to_read(s.ahead.in, s.ahead.in_bytes, rows_of_blocks, 1);
+  Stretch to_write(s.ahead.out, s.ahead.out_bytes, rows_of_blocks, 1);
   for (i64 row = 0; row < s.rows; row += kBlock) {
-    for (const i64 end = std::min(s.next_bytes, fetched + share); fetched < end; fetched += kLine) {
-      __builtin_prefetch(s.next + fetched, 0, 2);
-    }
+    fetch_next<0>(to_read), fetch_next<1>(to_write);
     for (i64 column = (s.columns - 1) / kWidth * kWidth; column >= 0; column -= kWidth) block(row, column);
   }
 }
@@ -256,6 +254,30 @@ void merge_columns(const DepthwisePass& pass, const Slide& rows, i64 step, i64 c
   }
 }
 
+// What the strip behind that of `step` reads and writes: the rows that it adds to those of this one, or the
+// next plane's.
+template <DType kType>
+DepthwiseAhead ahead_of(const DepthwisePass& pass, i64 step, const Element<kType>* in, Element<kType>* out) {
+  const DepthwiseStage& stage = pass.stage;
+  const bool ends = step + stage.strip >= pass.rows.front().count;
+  const i64 first = stage.top + step * pass.rows.front().stride;
+  const i64 last = std::clamp<i64>(first + stage.rows, 0, pass.in_h);
+  const i64 read = ends ? pass.planes() * pass.in_h : last;
+  const i64 written = ends ? pass.out_h : step + stage.strip;
+  DepthwiseAhead ahead;
+  // Of a result of fewer lines the stores wait for them in the core's buffer, and nothing for the stores.
+  constexpr i64 kFewBytes = 8192;
+  const i64 out_rows = std::min(stage.strip, pass.out_h - (ends ? 0 : written));
+  if (const i64 bytes = out_rows * pass.out_w * size_of(kType);
+      bytes >= kFewBytes && pass.rows.size() == 1 && pass.columns.size() == 1) {
+    ahead.out = out + written * pass.out_w, ahead.out_bytes = bytes;
+  }
+  if (pass.multiplier > 1) return ahead;
+  ahead.in = in + read * pass.in_w;
+  ahead.in_bytes = std::min(stage.rows, ends ? pass.in_h : pass.in_h - last) * pass.in_w * size_of(kType);
+  return ahead;
+}
+
 template <DType kType>
 void run_plane(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 image, i64 channel,
                float* in_scratch, float* out_scratch) {
@@ -275,15 +297,8 @@ void run_plane(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 i
       stage_channel<kType>(pass, tensors.affine, in_channel + plane, in + plane * in_plane, first,
                            stage.strip < most, in_scratch + plane * stage.plane);
     }
-    // The rows that the next strip adds, or the next plane's.
-    const i64 last = std::clamp<i64>(first + stage.rows, 0, pass.in_h);
-    const i64 next = step + stage.strip < most ? last * pass.in_w : planes * in_plane;
-    const i64 ahead =
-        step + stage.strip < most ? std::min(stage.rows, pass.in_h - last) : std::min(stage.rows, pass.in_h);
-    const bool is_last = image + 1 == p.n && channel + 1 == pass.out_channels;
-    const i64 next_bytes = pass.multiplier > 1 || (is_last && step + stage.strip >= most)
-                               ? 0
-                               : ahead * pass.in_w * size_of(kType);
+    DepthwiseAhead ahead = ahead_of<kType>(pass, step, in, out);
+    if (image + 1 == p.n && channel + 1 == pass.out_channels && step + stage.strip >= most) ahead = {};
     const float* weights = tensors.packed + channel * planes * p.r * p.s;
     for (const Slide& rows : pass.rows) {
       const i64 count = std::min(stage.strip, rows.count - step);
@@ -297,7 +312,7 @@ void run_plane(const DepthwisePass& pass, const DepthwiseTensors& tensors, i64 i
         s.column_taps = columns.taps, s.column = offsets;
         s.weights = weights;
         s.out = sums, s.rows = count, s.columns = columns.count;
-        s.next = reinterpret_cast<const std::byte*>(in + next), s.next_bytes = next_bytes;
+        s.ahead = ahead;
         if (count > 0) sum_strip(s);
         weights += planes * rows.taps * columns.taps;
         sums += stage.strip * columns.count;

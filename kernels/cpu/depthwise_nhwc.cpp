@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "kernels/cpu/depthwise.hpp"
+#include "kernels/cpu/stretch.hpp"
 #include "src/backend/parallel.hpp"
+#include "src/problem/integers.hpp"
 
 #include "kernels/cpu/each_target.hpp"
 
@@ -260,7 +262,8 @@ HWY_INLINE void fetch_pixels(const Element<kType>* pixel, i64 pixels, i64 pitch,
 }
 
 template <DType kType>
-void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int worker, int workers) {
+void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, const DepthwiseAhead* others,
+               int worker, int workers) {
   // Rows that are computed together, a tile of each in turn, while what they share is in the first-level
   // cache. More would walk the image in too many places at once for the prefetchers.
   constexpr i64 kRows = 2;
@@ -275,6 +278,11 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
   Row<kType> rows[kRows * kSlides];
   TileFunction<kType> kernels[kRows * kSlides];
   const Range part = share(p.n * pass.out_h, worker, workers);
+  const DepthwiseAhead ahead = others == nullptr ? DepthwiseAhead{} : *others;
+  const i64 tiles_of_all = (part.end - part.begin) * ceil_div(pass.out_w, kPixels) *
+                           ceil_div(pass.out_channels, kWide * kFloatLanes);
+  Stretch to_read(ahead.in, ahead.in_bytes, tiles_of_all, 1),
+      to_write(ahead.out, ahead.out_bytes, tiles_of_all, 1);
   for (i64 h = part.begin; h < part.end;) {
     const i64 image = h / pass.out_h, first = h % pass.out_h;
     const i64 count = std::min({kRows, part.end - h, pass.out_h - first});
@@ -288,12 +296,12 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
         ends ? (kRows - 1) / phases * slide.stride + reach : (count * slide.stride + phases - 1) / phases;
     const i64 row0 = ends ? (image + 1) * pass.in_h : image * pass.in_h + bottom;
     const i64 fetched =
-        pass.multiplier > 1
+        pass.multiplier > 1 || others != nullptr
             ? 0
             : std::clamp<i64>(next, 0, ends ? pass.in_h : std::max<i64>(pass.in_h - bottom, 0));
     const auto* below = in + row0 * pass.in_w * pass.in_channels;
     // And the lines of the result that these are stored to.
-    const i64 stored = std::min(count, part.end - h - count);
+    const i64 stored = others != nullptr ? 0 : std::min(count, part.end - h - count);
     auto* const to =
         static_cast<const Element<kType>*>(tensors.out) + (h + count) * pass.out_w * pass.out_channels;
     const i64 stride = pass.columns.front().stride, most = pass.columns.front().count;
@@ -319,6 +327,7 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
                                  std::min(kPixels * stride, pass.in_w - left), pass.in_channels, channels);
         }
         for (i64 i = 0; i < count * side; ++i) {
+          fetch_next<0>(to_read), fetch_next<1>(to_write);
           if (t < rows[i].columns->count) kernels[i](rows[i], t, channel, channels);
         }
       };
@@ -339,8 +348,9 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, int w
 
 }  // namespace
 
-void DepthwiseNhwc(const DepthwisePass& pass, const DepthwiseTensors& tensors, int worker, int workers) {
-  with_dtype(pass.problem.dtype, [&](auto type) { run_typed<type>(pass, tensors, worker, workers); });
+void DepthwiseNhwc(const DepthwisePass& pass, const DepthwiseTensors& tensors, const DepthwiseAhead* ahead,
+                   int worker, int workers) {
+  with_dtype(pass.problem.dtype, [&](auto type) { run_typed<type>(pass, tensors, ahead, worker, workers); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -352,8 +362,9 @@ namespace faltung {
 
 HWY_EXPORT(DepthwiseNhwc);
 
-void depthwise_nhwc(const DepthwisePass& pass, const DepthwiseTensors& tensors, int worker, int workers) {
-  HWY_DYNAMIC_DISPATCH(DepthwiseNhwc)(pass, tensors, worker, workers);
+void depthwise_nhwc(const DepthwisePass& pass, const DepthwiseTensors& tensors, const DepthwiseAhead* ahead,
+                    int worker, int workers) {
+  HWY_DYNAMIC_DISPATCH(DepthwiseNhwc)(pass, tensors, ahead, worker, workers);
 }
 
 }  // namespace faltung

@@ -21,7 +21,7 @@ class Stretch {
         call_(step_ * steps) {}
 
   // Where the next call begins; null at the end.
-  const void* next() {
+  const char* next() {
     if (at_ == end_) return nullptr;
     const char* const at = at_;
     at_ = end_ - at_ > call_ ? at_ + call_ : end_;
@@ -33,6 +33,15 @@ class Stretch {
   const char *at_ = nullptr, *end_ = nullptr;
   std::int64_t step_ = 0, call_ = 0;
 };
+
+// Brings what is next to the second-level cache, all of its lines.
+template <int kWrite>
+inline void fetch_next(Stretch& stretch) {
+  constexpr std::int64_t kLine = 64;
+  const char* const at = stretch.next();
+  if (at == nullptr) return;
+  for (std::int64_t i = 0; i < stretch.step(); i += kLine) __builtin_prefetch(at + i, kWrite, 2);
+}
 
 }  // namespace faltung
 

@@ -255,6 +255,8 @@ TileTime depthwise_time(Layout layout, DepthwiseTaps taps) {
   return the_rates().depthwise[depthwise_kernel(layout, taps)];
 }
 
+TileTime depthwise_turn_time() { return the_rates().depthwise[kDepthwiseTurn]; }
+
 TileTime staging_time(Staging way) { return the_rates().staging[static_cast<std::size_t>(way)].copy; }
 TileTime fetch_time(Staging way) { return the_rates().staging[static_cast<std::size_t>(way)].fetch; }
 

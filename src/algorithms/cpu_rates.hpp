@@ -59,6 +59,8 @@ inline constexpr double kMemoryBesideOthers = 1.4;
 enum class DepthwiseTaps { known, any, tall };
 // Of a vector of its outputs, whose steps are taps: data in the second-level cache.
 TileTime depthwise_time(Layout layout, DepthwiseTaps taps);
+// Of a plane that is turned to pixels among its neighbours, or back, whose steps are its floats: likewise.
+TileTime depthwise_turn_time();
 
 // How planes are copied to where tiles read them: each as one run of memory, or row by row with padding.
 enum class Staging { runs, rows };

@@ -2,10 +2,9 @@
 #include "src/algorithms/cpu_rates_depthwise.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <vector>
 
+#include "src/algorithms/fastest_ns.hpp"
 #include "src/problem/integers.hpp"
 
 namespace faltung {
@@ -58,6 +57,17 @@ void each_slide_pair(const DepthwisePass& pass, const Visit& visit) {
   }
 }
 
+// Of the fastest of a few runs on one core, its data in the second-level cache.
+double time_run(const DepthwisePass& pass) {
+  const Problem& p = pass.problem;
+  const std::vector<float> in(static_cast<std::size_t>(p.c * p.h * p.w)),
+      packed(depthwise_packed_bytes(pass) / sizeof(float));
+  std::vector<float> out(in.size());
+  std::vector<std::byte> scratch(depthwise_scratch_bytes(pass));
+  const DepthwiseTensors tensors{in.data(), out.data(), packed.data(), nullptr, nullptr};
+  return fastest_ns(3, [&] { depthwise_run(pass, tensors, scratch.data(), 0, 1); });
+}
+
 struct VectorTime {
   double ns, steps;
 };
@@ -70,20 +80,18 @@ VectorTime time_vector(Layout layout, i64 filter, i64 dilation) {
   p.dilation_h = p.dilation_w = dilation;
   p.pad_top = p.pad_bottom = p.pad_left = p.pad_right = (filter - 1) / 2 * dilation;
   const DepthwisePass pass = make_depthwise_pass(p);
-  const std::vector<float> in(static_cast<std::size_t>(p.c * p.h * p.w)),
-      packed(depthwise_packed_bytes(pass) / sizeof(float));
-  std::vector<float> out(in.size());
-  std::vector<std::byte> scratch(depthwise_scratch_bytes(pass));
-  const DepthwiseTensors tensors{in.data(), out.data(), packed.data(), nullptr, nullptr};
-  double best = INFINITY, vectors = 0, steps = 0;
-  for (int run = 0; run < 4; ++run) {  // what else the machine does only adds to the fastest
-    const auto begin = std::chrono::steady_clock::now();
-    depthwise_run(pass, tensors, scratch.data(), 0, 1);
-    best = std::min(
-        best, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count());
-  }
+  double vectors = 0, steps = 0;
   each_slide_pair(pass, [&](double some, double each, DepthwiseTaps) { vectors += some, steps = each; });
-  return {best / vectors, steps};
+  return {time_run(pass) / vectors, steps};
+}
+
+// Of a plane of so many rows and columns that is turned to pixels, or back, with half of the one multiply-add
+// between for each vector.
+double time_turn(i64 size) {
+  Problem p;
+  p.layout = Layout::nchw;
+  p.c = p.k = p.groups = kDepthwiseGroup, p.h = p.w = size, p.r = p.s = 1;
+  return time_run(make_depthwise_pass(p, DepthwiseWay::turned)) / (2 * kDepthwiseGroup);
 }
 
 // Of a step's input where neighbouring output channels do not lie on neighbouring input channels: lanes are
@@ -93,6 +101,24 @@ double gather_ns(const DepthwisePass& pass) {
   if (pass.problem.layout != Layout::nhwc || pass.multiplier == 1) return 0;
   const auto lanes = static_cast<double>(std::min<i64>(brgemm_lanes(), pass.out_channels));
   return (kThroughMemory + kLane * lanes) * cycle_ns();
+}
+
+double turned_ns(const DepthwisePass& pass) {
+  double image = 0;  // as pixels
+  for (const DepthwisePass& group : pass.turned) {
+    const bool whole = group.out_channels == kDepthwiseGroup;
+    image += depthwise_ns(group) * static_cast<double>(whole ? pass.out_channels / kDepthwiseGroup : 1);
+  }
+  const double in = static_cast<double>(pass.in_h * pass.in_w),
+               out = static_cast<double>(pass.out_h * pass.out_w);
+  const TileTime turn = depthwise_turn_time();
+  const double planes = static_cast<double>(pass.out_channels);
+  const double turns = planes * (turn.of(in) + turn.of(out)), images = static_cast<double>(pass.problem.n);
+  const double pixel_bytes = sizeof(float) * (in + out);
+  if (kDepthwiseGroup * pixel_bytes <= static_cast<double>(cpu_caches().level1))
+    return images * (image + turns);
+  // Pixels that the first-level cache does not hold come from the second-level one, behind what is fetched.
+  return images * (kMemoryBesideOthers * (image + turns) + planes * pixel_bytes * near_byte_ns());
 }
 
 }  // namespace
@@ -112,10 +138,16 @@ std::array<TileTime, kDepthwiseKernels> measure_depthwise() {
       times[depthwise_kernel(layout, taps)] = {step, std::max(0.0, few.ns - few.steps * step)};
     }
   }
+  constexpr i64 kFew = 7, kMany = 14;
+  constexpr double kFewFloats = kFew * kFew, kManyFloats = kMany * kMany;
+  const double few = time_turn(kFew), many = time_turn(kMany);
+  const double step = std::max((many - few) / (kManyFloats - kFewFloats), 0.5 * few / kFewFloats);
+  times[kDepthwiseTurn] = {step, std::max(0.0, few - kFewFloats * step)};
   return times;
 }
 
 double depthwise_ns(const DepthwisePass& pass) {
+  if (!pass.turned.empty()) return turned_ns(pass);
   const double gather = gather_ns(pass);
   double ns = 0;
   each_slide_pair(pass, [&](double vectors, double steps, DepthwiseTaps taps) {

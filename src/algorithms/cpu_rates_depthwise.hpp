@@ -9,7 +9,7 @@
 
 namespace faltung {
 
-inline constexpr std::size_t kDepthwiseKernels = 5;
+inline constexpr std::size_t kDepthwiseTurn = 5, kDepthwiseKernels = 6;
 inline std::size_t depthwise_kernel(Layout layout, DepthwiseTaps taps) {
   if (layout == Layout::nchw) return static_cast<std::size_t>(taps);
   return taps == DepthwiseTaps::known ? 3 : 4;

@@ -4,22 +4,39 @@
 #include <fmt/core.h>
 
 #include "kernels/cpu/depthwise.hpp"
+#include "src/algorithms/config_name.hpp"
 #include "src/algorithms/cpu_rates_depthwise.hpp"
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/registry.hpp"
-#include "src/algorithms/sole_kernel.hpp"
 #include "src/algorithms/tap_lists.hpp"
 #include "src/algorithms/training.hpp"
 
 namespace faltung {
 namespace {
 
-class DepthwiseCpu : public SoleKernel {
+struct WayChoice {
+  DepthwiseWay way;
+  template <class Name>
+  void spell(Name& name) {
+    constexpr NameWord<DepthwiseWay> kWords[] = {{DepthwiseWay::rows, "rows"},
+                                                 {DepthwiseWay::turned, "turned"}};
+    name.word(way, kWords);
+  }
+};
+constexpr WayChoice kWays[] = {{DepthwiseWay::rows}, {DepthwiseWay::turned}};
+
+// Planes of as many channels each, which a run passes over as they are.
+bool may_be_turned(const Problem& p) {
+  return p.layout == Layout::nchw && p.k == p.c && p.direction != Direction::backward_weights;
+}
+
+class DepthwiseCpu : public Algorithm {
  public:
   DepthwiseCpu()
-      : SoleKernel({"depthwise_cpu",
-                    "one sliding sum a channel, vectors of channels (nhwc) or of pixels (nchw)", "cpu"},
-                   "rows") {}
+      : Algorithm({"depthwise_cpu",
+                   "one sliding sum a channel, vectors of channels (nhwc; nchw's small planes, turned) or of "
+                   "pixels (nchw)",
+                   "cpu"}) {}
 
   Support accepts(const Problem& p, const Target&) const override {
     if (p.groups != p.c) {
@@ -38,11 +55,35 @@ class DepthwiseCpu : public SoleKernel {
     return p.layout == Layout::nchw && p.x_pitch == 0;
   }
 
-  Candidate kernel(const Problem& p, const Target& target) const override {
-    const Pass pass = make_pass(p);
+  std::vector<Candidate> list(const Problem& p, const Target& target) const override {
+    std::vector<Candidate> all{candidate_of(p, {DepthwiseWay::rows}, target)};
+    if (!may_be_turned(p)) return all;
+    // Where what a worker turns stays in its second-level cache beside what streams through.
+    const double plane = std::max(static_cast<double>(p.h * p.w), static_cast<double>(p.p() * p.q()));
+    if (2 * 4 * kDepthwiseGroup * plane <= 0.5 * static_cast<double>(cpu_caches().level2))
+      all.push_back(candidate_of(p, {DepthwiseWay::turned}, target));
+    return all;
+  }
+
+  Maker parse(const std::string& config, Direction) const override {
+    return maker(*TileTable<WayChoice>(name(), kWays).parse(config).tile);
+  }
+
+  static Maker maker(const WayChoice& choice) {
+    return [choice](const Problem& p, const Target& target) { return candidate_of(p, choice, target); };
+  }
+
+  static Candidate candidate_of(const Problem& p, const WayChoice& choice, const Target& target) {
+    if (choice.way == DepthwiseWay::turned && !may_be_turned(p)) {
+      throw Error(Status::bad_problem,
+                  "depthwise_cpu/turned is for results in nchw with as many channels as x has: it turns "
+                  "planes to pixels; take depthwise_cpu/rows");
+    }
+    const Pass pass = make_pass(p, choice.way);
     const double arithmetic = depthwise_ns(*pass) * 1e-6 / target.threads;
     const double bytes = min_bytes(p) * memory_byte_ns() * 1e-6 / target.threads;
     Candidate c;
+    c.config = config_name(choice), c.maker = maker(choice);
     // It has few operations for each byte, behind which little of the wait for memory hides.
     c.cost = {arithmetic + bytes + 0.002, arithmetic > bytes ? Bound::arithmetic : Bound::bytes};
     c.workspace_bytes = scratch_bytes(*pass) * static_cast<std::size_t>(target.threads);
@@ -61,11 +102,11 @@ class DepthwiseCpu : public SoleKernel {
     return c;
   }
 
-  static Pass make_pass(Problem p) {
+  static Pass make_pass(Problem p, DepthwiseWay way) {
     // The filter's gradient walks over x as the forward pass does.
     const Direction direction = p.direction;
     if (direction == Direction::backward_weights) p.direction = Direction::forward;
-    DepthwisePass pass = make_depthwise_pass(p);
+    DepthwisePass pass = make_depthwise_pass(p, way);
     pass.problem.direction = direction;
     return std::make_shared<const DepthwisePass>(std::move(pass));
   }
