@@ -1,7 +1,5 @@
 #include "kernels/cpu/convert.hpp"
 
-#include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -74,19 +72,6 @@ std::int64_t convert_elements(DType from_dtype, const std::byte* from, std::int6
     default:
       return convert_from<ElementF32>(from, count, to_dtype, to);
   }
-}
-
-// Magnitudes have the order of their bits, of which compilers make vectors.
-Magnitudes magnitudes(const float* values, std::int64_t count) {
-  constexpr std::int32_t kInfinity = 0x7f800000, kMagnitude = 0x7fffffff;
-  std::int32_t least = kInfinity, most = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int32_t bits = std::bit_cast<std::int32_t>(values[i]) & kMagnitude;
-    const std::int32_t number = bits > kInfinity ? 0 : bits;
-    most = std::max(most, number);
-    least = std::min(least, number == 0 ? kInfinity : number);
-  }
-  return {std::bit_cast<float>(least), std::bit_cast<float>(most)};
 }
 
 void zero_below(float magnitude, float* values, std::int64_t count) {

@@ -1,5 +1,7 @@
 #include "kernels/cpu/winograd.hpp"
 
+#include <algorithm>
+
 #include "kernels/cpu/each_target.hpp"
 
 #include "kernels/cpu/winograd_nchw-inl.hpp"
@@ -24,8 +26,48 @@ WinogradOutputKernel pick_output(const WinogradShape& s) {
   return s.m == 2 ? output_nchw<2, kType> : output_nchw<4, kType>;
 }
 
+// A filter a lane.
+template <int m>
+void filters(i64 count, const float* w, float* u, i64 u_stride) {
+  constexpr int a = m + 2;
+  const auto& g = WinogradMatrices<m>::g;
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> f;
+  using V = hn::Vec<decltype(d)>;
+  constexpr i64 kLanes = static_cast<i64>(hn::MaxLanes(d));
+  const auto transformed = [&](int row, const V* x, std::size_t step) HWY_ATTR {
+    V sum = hn::Mul(hn::Set(d, g[row][0]), x[0]);
+    sum = hn::Add(sum, hn::Mul(hn::Set(d, g[row][1]), x[step]));
+    return hn::Add(sum, hn::Mul(hn::Set(d, g[row][2]), x[2 * step]));
+  };
+  for (i64 first = 0; first < count; first += kLanes) {
+    V taps[9], rows[a][3];
+    for (int t = 0; t < 9; ++t) taps[t] = hn::PromoteTo(d, hn::LoadU(f, w + t * kMostFilters + first));
+    for (int i = 0; i < a; ++i) {
+      for (int s = 0; s < 3; ++s) rows[i][s] = transformed(i, taps + s, 3);
+    }
+    for (int i = 0; i < a; ++i) {
+      for (int j = 0; j < a; ++j) {
+        const auto v = hn::DemoteTo(f, transformed(j, rows[i], 1));
+        float* const to = u + (i * a + j) * u_stride + first;
+        if (first + kLanes <= count) {
+          hn::StoreU(v, f, to);
+          continue;
+        }
+        HWY_ALIGN float part[kFloatLanes];
+        hn::StoreU(v, f, part);
+        std::copy_n(part, count - first, to);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace winograd
+
+void WinogradFilters(int m, i64 count, const float* w, float* u, i64 u_stride) {
+  m == 2 ? winograd::filters<2>(count, w, u, u_stride) : winograd::filters<4>(count, w, u, u_stride);
+}
 
 WinogradInputKernel WinogradInputFor(const WinogradShape& s) {
   return with_dtype(s.dtype, [&](auto type) { return winograd::pick_input<type>(s); });
@@ -51,24 +93,7 @@ namespace {
 HWY_EXPORT(WinogradInputFor);
 HWY_EXPORT(WinogradOutputFor);
 HWY_EXPORT(WinogradScratch);
-
-template <int m>
-void filter(const float (&w)[3][3], float* u) {
-  constexpr int a = m + 2;
-  const auto& g = WinogradMatrices<m>::g;
-  double rows[a][3];
-  for (int i = 0; i < a; ++i) {
-    for (int s = 0; s < 3; ++s) {
-      rows[i][s] = g[i][0] * static_cast<double>(w[0][s]) + g[i][1] * static_cast<double>(w[1][s]) +
-                   g[i][2] * static_cast<double>(w[2][s]);
-    }
-  }
-  for (int i = 0; i < a; ++i) {
-    for (int j = 0; j < a; ++j) {
-      u[i * a + j] = static_cast<float>(rows[i][0] * g[j][0] + rows[i][1] * g[j][1] + rows[i][2] * g[j][2]);
-    }
-  }
-}
+HWY_EXPORT(WinogradFilters);
 
 }  // namespace
 
@@ -82,7 +107,9 @@ std::int64_t winograd_scratch(const WinogradShape& shape, std::int64_t tiles) {
   return HWY_DYNAMIC_DISPATCH(WinogradScratch)(shape, tiles);
 }
 
-void winograd_filter(int m, const float (&w)[3][3], float* u) { m == 2 ? filter<2>(w, u) : filter<4>(w, u); }
+void winograd_filters(int m, std::int64_t count, const float* w, float* u, std::int64_t u_stride) {
+  HWY_DYNAMIC_DISPATCH(WinogradFilters)(m, count, w, u, u_stride);
+}
 
 }  // namespace faltung
 #endif  // HWY_ONCE

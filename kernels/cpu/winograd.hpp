@@ -107,8 +107,10 @@ WinogradOutputKernel winograd_output_kernel(const WinogradShape& shape);
 // What the transforms of a block of so many tiles need, in floats.
 std::int64_t winograd_scratch(const WinogradShape& shape, std::int64_t tiles);
 
-// G w G^T of one filter, [position]: computed in double and rounded once.
-void winograd_filter(int m, const float (&w)[3][3], float* u);
+// G w G^T of `count` filters beside each other: tap t of filter j is w[t * kMostFilters + j], position i of
+// it becomes u[i * u_stride + j]. Computed in double and rounded once.
+inline constexpr int kMostFilters = 32;  // of a panel, which is two vectors
+void winograd_filters(int m, std::int64_t count, const float* w, float* u, std::int64_t u_stride);
 
 }  // namespace faltung
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/brgemm.hpp"
 #include "kernels/cpu/stretch.hpp"
+#include "kernels/cpu/with_dtype.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/integers.hpp"
 
@@ -106,27 +107,24 @@ i64 WinogradDriver::workspace_floats() const {
 
 void WinogradDriver::pack(const void* w, const std::vector<StridedView>& groups, float* u,
                           const Parallel& parallel) const {
-  // Some filters at a time: those beside each other in a panel fill whole cache lines.
+  // Some filters at a time: those beside each other in a panel fill whole cache lines, or in nchw channels.
   const bool nhwc = shape_.layout == Layout::nhwc;
-  const i64 together = nhwc ? width_ : 1, blocks = ceil_div(k_, together);
+  const i64 width = nhwc ? width_ : 1, blocks = ceil_div(k_, width), channels = nhwc ? 1 : kMostFilters;
   parallel.each(groups_ * blocks, [&](i64 index, int) {
-    const i64 group = index / blocks, k0 = index % blocks * together;
+    const i64 group = index / blocks, k0 = index % blocks * width;
     const StridedView& filters = groups[static_cast<std::size_t>(group)];
     float* const to = u + group * shape_.positions() * u_position() + k0 * c_;
-    float transformed[kMaxWinogradPositions], panel[kMaxWinogradPositions][64];
-    for (i64 c = 0; c < c_; ++c) {
-      for (i64 j = 0; j < together; ++j) {
-        float g[3][3] = {};
-        if (k0 + j < k_) {
-          for (int r = 0; r < 3; ++r) {
-            for (int s = 0; s < 3; ++s) g[r][s] = load_element(shape_.dtype, w, filters.at(k0 + j, c, r, s));
-          }
+    float taps[9 * kMostFilters] = {};
+    for (i64 c = 0; c < c_; c += channels) {
+      const i64 known = nhwc ? std::min(width, k_ - k0) : std::min(channels, c_ - c);
+      with_dtype(shape_.dtype, [&](auto type) {
+        for (i64 j = 0; j < known; ++j) {
+          for (int t = 0; t < 9; ++t)
+            taps[t * kMostFilters + j] =
+                load_element(type, w, filters.at(nhwc ? k0 + j : k0, nhwc ? c : c + j, t / 3, t % 3));
         }
-        winograd_filter(shape_.m, g, transformed);
-        for (int i = 0; i < shape_.positions(); ++i) panel[i][j] = transformed[i];
-      }
-      for (int i = 0; i < shape_.positions(); ++i)
-        std::copy_n(panel[i], together, to + i * u_position() + c * together);
+      });
+      winograd_filters(shape_.m, nhwc ? width : known, taps, to + c * width, u_position());
     }
   });
 }

@@ -107,6 +107,10 @@ def test_a_device_other_than_the_cpu(network, tmp_path):
         net(x, b, stream=0)
     half = faltung.Network(tmp_path / "model.onnx", device=devices[0].id, trust="all", dtype="f16")
     np.testing.assert_array_equal(half(x, b)[0], y)  # whole numbers, which f16 has
+    large = x * np.float32(20000)  # whose sums f16 does not hold
+    assert not np.isfinite(half(large, b)[0]).all()
+    kept = faltung.Network(tmp_path / "model.onnx", device=devices[0].id, trust="all", dtype="f16", keep_f32=["x", "y"])
+    np.testing.assert_array_equal(kept(large, b)[0], net(large, b)[0])
 
 
 class OnCuda:
@@ -149,6 +153,7 @@ def test_what_is_asked_for_is_refused_in_words(tmp_path):
     file.write_bytes(convolution()[0])
     for error, said, options in ((faltung.BadProblem, "dtype is 'half'; it is one of 'f32', 'f16', 'bf16'", {"dtype": "half"}),
                                  (faltung.Unsupported, "on the CPU networks compute in f32", {"dtype": "f16"}),
+                                 (faltung.BadProblem, "no tensor 'nothing' to keep in f32", {"keep_f32": ["nothing"]}),
                                  (faltung.BadProblem, "no device 'cuda:77' here", {"device": "cuda:77"}),
                                  (faltung.BadProblem, "trust is 'some'", {"trust": "some"})):
         with pytest.raises(error, match=said):
