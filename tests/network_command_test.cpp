@@ -95,6 +95,7 @@ TEST_F(NetworkCommand, WhatIsMistypedIsNamed) {
   for (const std::string bound : {"x", "nan", "-1", "1e-4foo", "inf"})
     expect_refused("verify net.onnx --bound " + bound + sized, "--bound: '" + bound + "' is not understood");
   expect_refused("run net.onnx --dtype f16" + sized, "on the CPU networks compute in f32");
+  expect_refused("run net.onnx --keep-f32 z" + sized, "the network has no tensor 'z' to keep in f32");
   expect_refused("run net.onnx --device gpu" + sized, "no device 'gpu' here");
   expect_refused("rnu net.onnx", "the nearest is run");
 }
