@@ -147,7 +147,7 @@ def test_what_it_does_not_run_is_said(tmp_path, capsys):
     said, = ask(capsys, "graph", small(tmp_path))
     assert said == "declined graphs are of CUDA devices; take --vs torch"
     said, = ask(capsys, "cudnn_relu", small(tmp_path))
-    assert said.startswith("declined cudnn_convolution_relu is for single convolutions")
+    assert said.startswith("declined cudnn_relu is for single convolutions")
     said, = ask(capsys, "eager", small(tmp_path), device="opencl:0")
     assert said == "declined it runs networks on devices cpu and cuda alone, and beside opencl:0 it would be no peer"
     said, = ask(capsys, "eager", small(tmp_path, TensorProto.INT64))

@@ -79,6 +79,12 @@ def test_autocast():
     assert model.first.weight.grad.dtype == torch.float32
 
 
+def rounded(t):
+    """PyTorch's integers are off by some 1e-6 where cuDNN takes a fast transform, and so are those of passes that are PyTorch's."""
+    torch.testing.assert_close(t, t.round(), rtol=0, atol=1e-4)
+    return t.round()
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("ours", [(0,), (1, 2), (0, 1, 2)], ids=str)
@@ -99,9 +105,9 @@ def test_what_autocast_converts_has_its_gradients(ours, dtype, device):
         second = torch.autograd.grad((first[0] * ddx).sum() + (first[1] * ddw).sum(), leaves[:2])
         assert [g.dtype for g in (*first, *second)] == [t.dtype for t in (*leaves, *leaves[:2])]
         results.append((y, *first, *second))
+    exact = (lambda t: t) if ours == (0, 1, 2) else rounded
     for a, b, right in zip(*results):
-        right = right.round()  # PyTorch's, which are off by some 1e-6 where cuDNN takes a fast transform
-        assert torch.equal(a, right) and torch.equal(b, right)
+        assert torch.equal(exact(a), rounded(right)) and torch.equal(exact(b), rounded(right))
     late = []  # a weight that changes before the backward pass: what was made of it is what counts
     for function in (passes.trained, lambda x, w, b: F.conv2d(x, w, b, padding=1)):
         leaves = [x.to(dtype).requires_grad_(), w.clone().requires_grad_()]
@@ -111,7 +117,7 @@ def test_what_autocast_converts_has_its_gradients(ours, dtype, device):
             leaves[1].add_(1)
         first = torch.autograd.grad(y, leaves, dy.to(y.dtype), create_graph=True)
         late.append((*first, *torch.autograd.grad((first[0] * ddx).sum() + (first[1] * ddw).sum(), leaves)))
-    assert all(torch.equal(a, right.round()) for a, right in zip(*late))
+    assert all(torch.equal(exact(a), rounded(right)) for a, right in zip(*late))
 
 
 @pytest.mark.parametrize("momentum", [0.1, None])
