@@ -40,6 +40,18 @@ void filters(i64 count, const float* w, float* u, i64 u_stride) {
     sum = hn::Add(sum, hn::Mul(hn::Set(d, g[row][1]), x[step]));
     return hn::Add(sum, hn::Mul(hn::Set(d, g[row][2]), x[2 * step]));
   };
+  // An infinity stays one: without vectors DemoteTo would make it the largest number.
+  const auto narrowed = [&](V v) HWY_ATTR {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+    HWY_ALIGN double wide[kLanes];
+    HWY_ALIGN float narrow[kLanes];
+    hn::Store(v, d, wide);
+    for (i64 i = 0; i < kLanes; ++i) narrow[i] = static_cast<float>(wide[i]);
+    return hn::Load(f, narrow);
+#else
+    return hn::DemoteTo(f, v);
+#endif
+  };
   for (i64 first = 0; first < count; first += kLanes) {
     V taps[9], rows[a][3];
     for (int t = 0; t < 9; ++t) taps[t] = hn::PromoteTo(d, hn::LoadU(f, w + t * kMostFilters + first));
@@ -48,7 +60,7 @@ void filters(i64 count, const float* w, float* u, i64 u_stride) {
     }
     for (int i = 0; i < a; ++i) {
       for (int j = 0; j < a; ++j) {
-        const auto v = hn::DemoteTo(f, transformed(j, rows[i], 1));
+        const auto v = narrowed(transformed(j, rows[i], 1));
         float* const to = u + (i * a + j) * u_stride + first;
         if (first + kLanes <= count) {
           hn::StoreU(v, f, to);

@@ -210,6 +210,7 @@ import os, resource, warnings
 import faltung
 if os.geteuid() == 0:  # whom no such limit holds
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
+    if not os.access(faltung.__file__, os.R_OK): raise SystemExit(77)
 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 warnings.simplefilter("error")
 try: faltung.plan({PROBLEM!r}, threads=1)
@@ -220,6 +221,8 @@ print(faltung.plan({PROBLEM!r}, threads=1, trust="all").kernel)
         os.chmod(folder, 0o777)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=dict(
             ENVIRONMENT, FALTUNG_TRUST="none", FALTUNG_STORE=os.path.join(folder, "store")))
+    if done.returncode == 77:
+        pytest.skip("the package lies where root alone may read")
     lines = done.stdout.splitlines()
     assert len(lines) == 2 and not done.stderr, done
     assert all(words in lines[0] for words in ("no kernel can be used", "the worker does not start", "ulimit -a", "FALTUNG_TRUST=all"))
