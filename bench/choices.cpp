@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "bench/every_way.hpp"
 #include "src/finder/engine.hpp"
 #include "src/problem/dtype.hpp"
 #include "src/problem/temporary_folder.hpp"
@@ -20,32 +21,13 @@ struct Choosing {
   Problem problem;
   double ms = 1e9;
   std::size_t candidates = 0;
-  std::string kernel;
+  std::string kernel = {};
 };
 
 double own_ms() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
-}
-
-std::vector<Choosing> in_every_way(const std::vector<Row>& rows) {
-  std::vector<Choosing> all;
-  for (const Row& row : rows) {
-    for (const Direction direction :
-         {Direction::forward, Direction::backward_data, Direction::backward_weights}) {
-      for (const Math math : {Math::f32, Math::tf32, Math::f16, Math::bf16}) {
-        for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
-          Problem p = row.problem;
-          p.direction = direction, p.layout = layout, p.math = math;
-          p.dtype = math == Math::f16 ? DType::f16 : math == Math::bf16 ? DType::bf16 : DType::f32;
-          if (direction != Direction::forward) p.epilogue = Epilogue{};
-          all.push_back({p, 1e9, 0, ""});
-        }
-      }
-    }
-  }
-  return all;
 }
 
 void choose(EngineImpl& engine, const Request& request, Choosing& one) {
@@ -64,7 +46,10 @@ void choose(EngineImpl& engine, const Request& request, Choosing& one) {
 int choices(const Arguments& arguments, int passes) {
   const TemporaryFolder store;  // empty
   Engine engine(store.path());
-  std::vector<Choosing> all = in_every_way(arguments.rows());
+  std::vector<Choosing> all;
+  for (const Row& row : arguments.rows()) {
+    for (const Problem& problem : in_every_way(row.problem)) all.push_back({problem});
+  }
   for (int pass = 0; pass < passes; ++pass) {
     for (Choosing& one : all) choose(Internals::impl(engine), arguments.request(), one);
   }

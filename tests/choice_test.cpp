@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/every_way.hpp"
 #include "src/finder/engine.hpp"
 #include "src/finder/report.hpp"
 #include "src/problem/parse.hpp"
@@ -21,18 +22,7 @@ std::vector<Problem> every_problem() {
   for (const auto& entry : std::filesystem::directory_iterator(FALTUNG_SOURCE_DIR "/workloads")) {
     if (entry.path().extension() != ".csv") continue;
     for (const Workload& row : read_workloads(entry.path())) {
-      for (const Direction direction :
-           {Direction::forward, Direction::backward_data, Direction::backward_weights}) {
-        for (const Math math : {Math::f32, Math::tf32, Math::f16, Math::bf16}) {
-          for (const Layout layout : {Layout::nchw, Layout::nhwc}) {
-            Problem p = row.problem;
-            p.direction = direction, p.math = math, p.layout = layout;
-            p.dtype = math == Math::f16 ? DType::f16 : math == Math::bf16 ? DType::bf16 : DType::f32;
-            if (direction != Direction::forward) p.epilogue = Epilogue{};
-            all.push_back(p);
-          }
-        }
-      }
+      for (const Problem& problem : in_every_way(row.problem)) all.push_back(problem);
     }
   }
   return all;
