@@ -62,10 +62,14 @@ class Page:
                 out += ["", f"### {one}, {section.title}", "", *rows[one]]
         return "\n".join(out)
 
+    def clock(self, dtype):
+        mhz = float(self.about.get(dtype + "_mhz") or 0)
+        return f" at {mhz:.0f} MHz" if mhz else ""
+
     def head(self, device):
         a = self.about
-        rates = ", ".join(f"{key.removesuffix('_gflops')} {float(a[key]) / 1000:.3g}" for key in
-                          ("f32_gflops", "tf32_gflops", "f16_gflops", "bf16_gflops"))
+        rates = ", ".join(f"{dtype} {float(a[dtype + '_gflops']) / 1000:.3g}" + self.clock(dtype)
+                          for dtype in ("f32", "tf32", "f16", "bf16"))
         peers = "; ".join(value for key, value in a.items() if key.startswith("peer "))
         threads = f", {a['threads']} threads" if device == "cpu" else ""
         return f"""# {a['description'].strip()}{threads}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -100,6 +101,47 @@ __attribute__((target("avx512f"))) double run_bf16_dot(long rounds) {
 }
 #endif
 
+// So many additions, each of what the one before it gave: a cycle each.
+void add_in_turn(long count) {
+  std::uint64_t sum = 0;
+  const std::uint64_t one = 1;
+  for (long i = 0; i < count; i += 10) {
+#if defined(__x86_64__)
+    asm volatile(
+        "add %1, %0\n add %1, %0\n add %1, %0\n add %1, %0\n add %1, %0\n"
+        "add %1, %0\n add %1, %0\n add %1, %0\n add %1, %0\n add %1, %0\n"
+        : "+r"(sum)
+        : "r"(one));
+#elif defined(__aarch64__)
+    asm volatile(
+        "add %0, %0, %1\n add %0, %0, %1\n add %0, %0, %1\n add %0, %0, %1\n add %0, %0, %1\n"
+        "add %0, %0, %1\n add %0, %0, %1\n add %0, %0, %1\n add %0, %0, %1\n add %0, %0, %1\n"
+        : "+r"(sum)
+        : "r"(one));
+#endif
+  }
+}
+
+// The clock that a processor has behind such work, before it can change: the highest of a few times, since
+// others disturb. 0 where no such chain is written.
+template <class Work>
+double mhz_after(const Parallel& parallel, const Work& work) {
+  double best = 0;
+#if defined(__x86_64__) || defined(__aarch64__)
+  constexpr long kAdditions = 30'000;
+  for (int run = 0; run < 10; ++run) {
+    parallel.run([&](int worker) {
+      work();
+      if (worker != 0) return;
+      const auto begin = Clock::now();
+      add_in_turn(kAdditions);
+      best = std::max(best, 1e-6 * kAdditions / seconds_since(begin));
+    });
+  }
+#endif
+  return best;
+}
+
 }  // namespace
 
 Ceilings measure_cpu_ceilings(const Parallel& parallel) {
@@ -107,12 +149,17 @@ Ceilings measure_cpu_ceilings(const Parallel& parallel) {
   constexpr long kRounds = 1'000'000;
   ceilings.f32_gflops = best_of_many([&] { return multiply_add_gflops(parallel, kRounds); });
   ceilings.tf32_gflops = ceilings.f16_gflops = ceilings.bf16_gflops = ceilings.f32_gflops;
+  ceilings.f32_mhz = mhz_after(parallel, [] { multiply_adds(kRounds); });
+  ceilings.tf32_mhz = ceilings.f16_mhz = ceilings.bf16_mhz = ceilings.f32_mhz;
 #if defined(__x86_64__)
   if (has_avx512_bf16()) {
     // Some cores have the instruction at so low a rate that converting to fp32 is the faster way.
-    ceilings.bf16_gflops = std::max(ceilings.f32_gflops, best_of_many([&] {
-                                      return 1e-9 * rate(parallel, [](int) { return run_bf16_dot(kRounds); });
-                                    }));
+    const double bf16 =
+        best_of_many([&] { return 1e-9 * rate(parallel, [](int) { return run_bf16_dot(kRounds); }); });
+    if (bf16 > ceilings.f32_gflops) {
+      ceilings.bf16_gflops = bf16;
+      ceilings.bf16_mhz = mhz_after(parallel, [] { run_bf16_dot(kRounds); });
+    }
   }
 #endif
   Copies copies;

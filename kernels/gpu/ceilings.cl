@@ -13,10 +13,17 @@ copy(F_INPUT(float, from), F_OUTPUT(float, to)) {
 }
 
 #ifdef NUMBER
+#ifdef __CUDACC__
+#include "kernels/common/clock.cuh"
+#endif
+
 // Eight chains that do not wait for each other.
 F_KERNEL(THREADS)
 multiply_add(F_OUTPUT(float, sink), int rounds, float a, float b) {
   F_OPEN_OUTPUT(float, sink);
+#ifdef __CUDACC__
+  const Counters begin = read_counters(a);
+#endif
   const NUMBER x = (NUMBER)(a), y = (NUMBER)(b);
   NUMBER s0 = y, s1 = y, s2 = y, s3 = y, s4 = y, s5 = y, s6 = y, s7 = y;
   for (int i = 0; i < rounds; ++i) {
@@ -26,6 +33,11 @@ multiply_add(F_OUTPUT(float, sink), int rounds, float a, float b) {
   const NUMBER sum = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7));
   float total = 0;
   for (int i = 0; i < (int)(sizeof(NUMBER) / sizeof(SCALAR)); ++i) total += (float)((const SCALAR*)&sum)[i];
-  sink[F_BLOCK(0) * THREADS + F_THREAD()] = total;
+  const int place = F_BLOCK(0) * THREADS + F_THREAD();
+#ifdef __CUDACC__
+  const Counters end = read_counters(total);
+  if (place == 0) total = megahertz(begin, end);
+#endif
+  sink[place] = total;
 }
 #endif

@@ -1,6 +1,9 @@
-// What wgmma reaches: two warpgroups of 64 x 256 sums, their operands random and in shared memory, as large as it is.
+// What wgmma reaches: two warpgroups of 64 x 256 sums, their operands random and in shared memory, as large
+// as it is.
 //
-// Before it the host defines mma(), an instruction of 64 x 256 x 32 bytes (wgmma_function), and DTYPE_<dtype>.
+// Before it the host defines mma(), an instruction of 64 x 256 x 32 bytes (wgmma_function), and
+// DTYPE_<dtype>.
+#include "kernels/common/clock.cuh"
 #include "kernels/common/random_operand.cuh"
 #include "kernels/sm90/copy_engine.cuh"
 #include "kernels/sm90/ptx.cuh"
@@ -27,12 +30,14 @@ extern "C" __global__ void __launch_bounds__(128 * kGroups, 1) products(float* s
   float sums[128];
 #pragma unroll
   for (int i = 0; i < 128; ++i) sums[i] = 0;
+  const Counters begin_counters = read_counters(sums[0]);
   for (int round = 0; round < rounds; ++round) {
     const unsigned stage = begin + round % kStages * kStage;
     mma_fence();
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      mma(sums, descriptor(stage + group * kFirst + step * 32), descriptor(stage + kGroups * kFirst + step * 32), 1);
+      mma(sums, descriptor(stage + group * kFirst + step * 32),
+          descriptor(stage + kGroups * kFirst + step * 32), 1);
     }
     mma_commit();
     mma_wait<1>();
@@ -41,5 +46,7 @@ extern "C" __global__ void __launch_bounds__(128 * kGroups, 1) products(float* s
   float total = 0;
 #pragma unroll
   for (int i = 0; i < 128; ++i) total += sums[i];
-  sink[blockIdx.x * 128 * kGroups + threadIdx.x] = total;
+  const Counters end_counters = read_counters(total);
+  const unsigned place = blockIdx.x * 128 * kGroups + threadIdx.x;
+  sink[place] = place == 0 ? megahertz(begin_counters, end_counters) : total;
 }

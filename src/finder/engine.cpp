@@ -299,10 +299,13 @@ Ceilings EngineImpl::ceilings(Device& device, int threads) {
 Ceilings EngineImpl::measure_ceilings(Device& device, int threads) {
   Ceilings c = faltung::measure_ceilings(jit::Session(device, store_), threads);
   if (const std::optional<Ceilings> known = load_ceilings(store_, device.info(), threads)) {
-    c.f32_gflops = std::max(c.f32_gflops, known->f32_gflops);
-    c.tf32_gflops = std::max(c.tf32_gflops, known->tf32_gflops);
-    c.f16_gflops = std::max(c.f16_gflops, known->f16_gflops);
-    c.bf16_gflops = std::max(c.bf16_gflops, known->bf16_gflops);
+    const auto keep_better = [&](double Ceilings::*gflops, double Ceilings::*mhz) {
+      if (known->*gflops > c.*gflops) c.*gflops = known->*gflops, c.*mhz = known->*mhz;
+    };
+    keep_better(&Ceilings::f32_gflops, &Ceilings::f32_mhz);
+    keep_better(&Ceilings::tf32_gflops, &Ceilings::tf32_mhz);
+    keep_better(&Ceilings::f16_gflops, &Ceilings::f16_mhz);
+    keep_better(&Ceilings::bf16_gflops, &Ceilings::bf16_mhz);
     c.copy_gbps = std::max(c.copy_gbps, known->copy_gbps);
   }
   save_ceilings(store_, device.info(), threads, c);

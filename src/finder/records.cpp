@@ -85,19 +85,19 @@ std::optional<Ceilings> load_ceilings(const Store& store, const DeviceInfo& devi
   ask_room_for_json(payload->size());
   try {
     const Json json = Json::parse(*payload);
-    return Ceilings{json.at("f32_gflops"), json.at("tf32_gflops"), json.at("f16_gflops"),
-                    json.at("bf16_gflops"), json.at("copy_gbps")};
+    return Ceilings{json.at("f32_gflops"),       json.at("tf32_gflops"),     json.at("f16_gflops"),
+                    json.at("bf16_gflops"),      json.at("copy_gbps"),       json.value("f32_mhz", 0.0),
+                    json.value("tf32_mhz", 0.0), json.value("f16_mhz", 0.0), json.value("bf16_mhz", 0.0)};
   } catch (const Json::exception&) {
     return std::nullopt;
   }
 }
 
 void save_ceilings(Store& store, const DeviceInfo& device, int threads, const Ceilings& c) {
-  const Json json = {{"f32_gflops", c.f32_gflops},
-                     {"tf32_gflops", c.tf32_gflops},
-                     {"f16_gflops", c.f16_gflops},
-                     {"bf16_gflops", c.bf16_gflops},
-                     {"copy_gbps", c.copy_gbps}};
+  const Json json = {
+      {"f32_gflops", c.f32_gflops},   {"tf32_gflops", c.tf32_gflops}, {"f16_gflops", c.f16_gflops},
+      {"bf16_gflops", c.bf16_gflops}, {"copy_gbps", c.copy_gbps},     {"f32_mhz", c.f32_mhz},
+      {"tf32_mhz", c.tf32_mhz},       {"f16_mhz", c.f16_mhz},         {"bf16_mhz", c.bf16_mhz}};
   store.put(kCeilings, device_key(device, threads), json.dump());
 }
 

@@ -55,7 +55,7 @@ def difference(ours, theirs):
 def main():
     seed = int(os.environ.get("FALTUNG_TEST_SEED", "1"))
     indices, photos = list(range(pictures.COUNT)), photographs()
-    if "FALTUNG_TEST_FULL" not in os.environ:
+    if not os.environ.get("FALTUNG_TEST_FULL"):
         draw = random.Random(f"{seed}")
         indices, photos = sorted(draw.sample(indices, 4)), photos[:1]
         print(f"{len(indices)} of {pictures.COUNT} pictures and {len(photos)} of {len(photographs())} photographs drawn by "
