@@ -6,14 +6,15 @@ grows without bound. faltung runs the file; PyTorch runs the module in channels_
 graph) and compiled. Errors are those of the output against PyTorch in f32, relative to its largest element. Ready is what faltung takes, from a
 store that is empty, to load, choose and run the first time: kernels are the shipped ones, or compiled and tried.
 
-    bench/torch_networks.py --models resnet50 --batches 1,32 --faltung build/tools/faltung --folder build/networks
-    bench/torch_networks.py --rows resnet50:1,resnet50:32,unet:8 --compile max-autotune   all rows' compilers at once, then each timed alone
+    bench/torch_networks.py --faltung build/tools/faltung                the rows of docs/performance/networks.md: a quarter of an hour
+    bench/torch_networks.py --rows resnet50:1,unet:8 --compile none     these alone, and no compiler
 
-ocr_det is read from a file that --ocr names.
+All rows' compilers run at once, then each is timed alone. ocr_det is read from a file that --ocr names.
 """
 import argparse
 import concurrent.futures
 import copy
+import glob
 import os
 import pathlib
 import re
@@ -33,6 +34,10 @@ from network_modules import Decoder, Diffusion, SuperResolution, UNet
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 
+# MODEL:BATCH, or MODEL:BATCH:SIZE.
+ROWS = ("resnet50:32", "resnet50:1", "resnet50:128", "efficientnet_b2:32", "efficientnet_b2:1", "ocr_det:8", "unet:8", "realesrgan:1",
+        "vae_decoder:1:128", "sd_unet:1")
+OCR = "build/venv-ocr/lib/python3*/site-packages/rapidocr/models/PP-OCRv6_det_small.onnx"  # where ./dev demo and ./dev test put it
 OWN = {"unet": UNet, "realesrgan": SuperResolution, "vae_decoder": Decoder, "sd_unet": Diffusion}
 # Height and width, and channels.
 SIZES = {"efficientnet_b2": (288, 3), "unet": (256, 3), "realesrgan": (256, 3), "vae_decoder": (64, 4), "sd_unet": (64, 4),
@@ -200,20 +205,18 @@ def row(args, name, batch, size=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default="resnet50,efficientnet_b2,mobilenet_v3_large,unet")
-    parser.add_argument("--batches", default="1,32")
-    parser.add_argument("--rows", help="MODEL:BATCH or MODEL:BATCH:SIZE,...: these instead, each in a process, compiled side by side")
+    parser.add_argument("--rows", help="MODEL:BATCH or MODEL:BATCH:SIZE,... in place of " + ",".join(ROWS))
     beside.add_options(parser)
     parser.add_argument("--dtype", default="f16", choices=DTYPES)
     parser.add_argument("--device", default="cuda:0", help="faltung's")
     parser.add_argument("--faltung", default="faltung")
     parser.add_argument("--folder", default="build/networks", type=pathlib.Path)
-    parser.add_argument("--compile", default="reduce-overhead",
+    parser.add_argument("--compile", default="max-autotune",
                         help="torch.compile's mode: reduce-overhead, max-autotune (minutes a model) or none")
     parser.add_argument("--find", default="", help="how long faltung may measure each convolution first, e.g. 500ms")
     parser.add_argument("--explain", action="store_true", help="each step's time into the log, too")
     parser.add_argument("--verify", action="store_true", help="every tensor of one image, in doubles on the CPU")
-    parser.add_argument("--ocr", help="the OCR detection's file")
+    parser.add_argument("--ocr", default=next(iter(glob.glob(OCR)), None), help="the OCR detection's file")
     args = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
@@ -221,16 +224,16 @@ def main():
     if not is_one:
         print(f"{'network':24} {'ours':>8} {'graph':>8} {'steps':>8} {'eager':>8} {'graph':>8} {'compiled':>8} {'error':>9} "
               f"{'PyTorch':>9}", flush=True)
-    if args.rows and not is_one:
-        jobs = [shlex.join([sys.executable, *sys.argv, "--rows", one]) for one in args.rows.split(",")]
-        return beside.run(jobs, args.limit, args.cache)
-    if is_one:
-        beside.measure_alone()
-    rows = args.rows.split(",") if args.rows else [f"{name}:{batch}" for name in args.models.split(",") for batch in args.batches.split(",")]
+    rows = args.rows.split(",") if args.rows else list(ROWS)
+    if not args.ocr and any(one.startswith("ocr_det") for one in rows):
+        print(f"left out: ocr_det; no {OCR}, and --ocr names none", flush=True)
+        rows = [one for one in rows if not one.startswith("ocr_det")]
+    if not is_one:
+        return beside.run([shlex.join([sys.executable, *sys.argv, "--rows", one]) for one in rows], args.limit, args.cache)
+    beside.measure_alone()
+    (name, *sizes), = (one.split(":") for one in rows)
     with torch.no_grad():
-        for name, *sizes in (one.split(":") for one in rows):
-            row(args, name, *map(int, sizes))
-            torch.cuda.empty_cache()
+        row(args, name, *map(int, sizes))
 
 
 if __name__ == "__main__":
