@@ -29,7 +29,7 @@ std::vector<Array> evaluate(const Node& node, std::int64_t opset, const std::vec
 }
 
 std::vector<Array> interpret(const Graph& graph, const std::vector<Array>& inputs,
-                             const std::function<void(ValueId, const Array&)>& seen) {
+                             const std::function<void(ValueId, Array&)>& seen) {
   check_operators(graph);
   std::vector<std::optional<Array>> values(graph.values.size());
   std::vector<int> uses = count_uses(graph);

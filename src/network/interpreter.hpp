@@ -15,9 +15,10 @@ namespace faltung::network {
 std::vector<Array> evaluate(const Node& node, std::int64_t opset, const std::vector<const Array*>& inputs);
 
 // The results of the graph's outputs. inputs: one an input of the graph, in their order. seen: called with
-// each value that a node makes, which is freed when nothing reads it any more.
+// each value that a node makes, which is freed when nothing reads it any more; what is done to it there is
+// read by the nodes behind.
 std::vector<Array> interpret(const Graph& graph, const std::vector<Array>& inputs,
-                             const std::function<void(ValueId, const Array&)>& seen = {});
+                             const std::function<void(ValueId, Array&)>& seen = {});
 
 }  // namespace faltung::network
 
