@@ -170,7 +170,6 @@ class Lowering {
   const Priced& priced(const Problem& problem);
   // By all workers side by side.
   void price_ahead(const std::vector<std::vector<Problem>>& of_nodes);
-  std::shared_ptr<const Parallel> workers() const;
   void lower(std::size_t node);
   void lower_all();
   void plan_ahead();
@@ -210,7 +209,9 @@ class Lowering {
   const Graph& graph_;
   Settings settings_;
   std::shared_ptr<Device> device_;
-  bool trusts_all_;                // also kernels that no GPU has shown right
+  bool trusts_all_;  // also kernels that no GPU has shown right
+  // Who plans: the engine's, or for a GPU every processor, until that is done.
+  std::shared_ptr<const Parallel> workers_;
   const std::vector<int> makers_;  // by value: the node that makes it, or -1
   std::vector<Located> located_;
   std::vector<Join> joins_;            // by value
