@@ -339,7 +339,7 @@ void Lowering::lower_all() {
 void Lowering::plan_ahead() {
   std::vector<Problem> problems;
   Lowering survey = *this;
-  survey.wanted_ = &problems;
+  survey.wanted_ = &problems, survey.only_plans_ = true;
   try {
     survey.lower_all();
   } catch (const Error&) {  // which comes again
@@ -349,7 +349,7 @@ void Lowering::plan_ahead() {
   settings_.engine.plan_ahead(problems, settings_.request);
 }
 
-void Lowering::run() {
+void Lowering::decide() {
   if (settings_.choose_layouts) choose_layouts();
   if (settings_.use_slices) find_joins();
   if (settings_.fuse_gates && on_gpu()) find_gates();
@@ -358,11 +358,29 @@ void Lowering::run() {
   if (settings_.use_strips && !on_gpu()) find_strips();
   if (settings_.scale_filters && !on_gpu()) find_scaled();
   if (settings_.fuse_chains) find_normalized();
+}
+
+void Lowering::run() {
+  decide();
   if (on_gpu()) plan_ahead();
   lower_all();
+  lower_outputs();
+}
+
+std::vector<Problem> Lowering::survey() {
+  decide();
+  std::vector<Problem> problems;
+  wanted_ = &problems;
+  lower_all();
+  lower_outputs();
+  wanted_ = nullptr;
+  return problems;
+}
+
+// What is no step's own result: inputs, constants and views of other values, and values that are wanted
+// twice.
+void Lowering::lower_outputs() {
   lowered_ = -1;
-  // What is no step's own result: inputs, constants and views of other values, and values that are wanted
-  // twice.
   for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
     const ValueId id = graph_.outputs[i];
     if (elements(*graph_.at(id).shape) == 0) continue;

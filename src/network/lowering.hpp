@@ -73,6 +73,9 @@ class Lowering {
 
   // Lowers every node. Throws Error(unsupported) with all nodes that cannot be lowered.
   void run();
+  // The same on a GPU without plans, constants and the device itself: whose plans it would ask for. Drafts of
+  // convolutions have none.
+  std::vector<Problem> survey();
 
   const Graph& graph() const { return graph_; }
   std::vector<Draft> drafts;
@@ -172,6 +175,8 @@ class Lowering {
   void price_ahead(const std::vector<std::vector<Problem>>& of_nodes);
   void lower(std::size_t node);
   void lower_all();
+  void decide();
+  void lower_outputs();
   void plan_ahead();
   void choose_layouts();
   void find_strips();
@@ -232,6 +237,7 @@ class Lowering {
   mutable std::deque<Operand> operands_;
   std::map<std::string, Priced> priced_;    // by the problem
   std::vector<Problem>* wanted_ = nullptr;  // plans are not made then, but told here
+  bool only_plans_ = false;                 // nor steps made that no plan is of and whose weights take long
 };
 
 // ---- rules
