@@ -7,8 +7,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
+#include "src/backend/nvrtc.hpp"
 #include "src/problem/npy.hpp"
 #include "tests/onnx_writer.hpp"
 #include "tests/scratch.hpp"
@@ -278,6 +280,72 @@ TEST_F(NetworkCommand, ExplainSaysWhyAValueIsTurned) {
                                  costs + "\\)"),
           testing::ContainsRegex("a to nchw  \\(for Conv y " + costs + "; of Transpose a " + costs + "\\)")))
       << ended.out;
+}
+
+// Convolutions, a concatenation, a pool, rows, a product and chains between them.
+std::string network_of_many_steps() {
+  onnx::ModelText model;
+  model.add_input("x", {1, 3, 12, 10});
+  const auto constant = [&](const std::string& name, const onnx::Sizes& sizes) {
+    std::int64_t count = 1;
+    for (const std::int64_t size : sizes) count *= size;
+    model.add_constant(onnx::tensor(name, sizes, std::vector<float>(static_cast<std::size_t>(count), 0.25f)));
+  };
+  constant("w", {8, 3, 3, 3}), constant("v", {8, 8, 1, 1}), constant("b", {8}), constant("u", {16, 5});
+  model.add({"Conv", {"x", "w", "b"}, {"a"}, {{"pads", onnx::Sizes{1, 1, 1, 1}}}, ""});
+  model.add({"Relu", {"a"}, {"c"}, {}, ""});
+  model.add({"Conv", {"c", "v"}, {"d"}, {}, ""});
+  model.add({"Exp", {"c"}, {"e"}, {}, ""});
+  model.add({"Concat", {"d", "e"}, {"f"}, {{"axis", std::int64_t{1}}}, ""});
+  model.add({"MaxPool", {"f"}, {"g"}, {{"kernel_shape", onnx::Sizes{2, 2}}}, ""});
+  model.add({"GlobalAveragePool", {"g"}, {"h"}, {}, ""});
+  model.add({"Flatten", {"h"}, {"i"}, {}, ""});
+  model.add({"MatMul", {"i", "u"}, {"j"}, {}, ""});
+  model.add({"Softmax", {"j"}, {"y"}, {{"axis", std::int64_t{-1}}}, ""});
+  model.add_output("y");
+  return model.bytes();
+}
+
+// PoCL stands in for the device: a run has nothing to compile and nothing to try.
+TEST_F(NetworkCommand, WhatIsPreparedIsKnown) {
+  const std::string pocl = "/etc/OpenCL/vendors/pocl.icd";
+  if (!fs::exists(pocl)) GTEST_SKIP() << "PoCL is not here";
+  write("many.onnx", network_of_many_steps());
+  const auto known = [&] {
+    std::set<std::string> files;
+    for (const char* kind : {"kernel", "verified"}) {
+      for (const auto& file : fs::directory_iterator(path("store/") + kind)) files.insert(file.path());
+    }
+    return files;
+  };
+  const std::string on = "export FALTUNG_KNOWN_DEVICES=none OCL_ICD_VENDORS=" + pocl +
+                         " FALTUNG_ONLY='direct_gpu*'; $network ",
+                    its = " many.onnx --device opencl:0";
+  const Ended first = shell(on + "prepare --jobs 2" + its);
+  ASSERT_EQ(first.exit, 0) << first.err;
+  EXPECT_THAT(first.out, testing::ContainsRegex("2 of 2 problems, [5-9] of [5-9] other programs, "));
+  EXPECT_THAT(first.out, HasSubstr(", 2 tried, 0 known, 0 failed"));
+  const std::set<std::string> prepared = known();
+  const Ended run = shell(on + "run" + its);
+  ASSERT_EQ(run.exit, 0) << run.err;
+  EXPECT_EQ(known(), prepared);
+  const Ended again = shell(on + "prepare" + its);
+  EXPECT_THAT(again.out, HasSubstr(", 0 compiled now in 0.0 s of processors, 0 tried, ")) << again.err;
+}
+
+TEST_F(NetworkCommand, WhatIsNotHereIsPreparedFor) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  write("many.onnx", network_of_many_steps());
+  const std::string prepare = "$network prepare many.onnx --device nvrtc:sm_90a --dtype f16";
+  const Ended list = shell(prepare + " --problems");
+  ASSERT_EQ(list.exit, 0) << list.err;
+  EXPECT_THAT(list.out, HasSubstr("name,problem\nmany_0,\"fwd:n1c3h12w10k8r3s3:pad1:f16:"));
+  const Ended all = shell(prepare);
+  ASSERT_EQ(all.exit, 0) << all.err;
+  EXPECT_THAT(all.out, HasSubstr(", 0 tried, "));
+  EXPECT_THAT(all.out, HasSubstr(" known, 0 failed"));
+  EXPECT_FALSE(fs::exists(path("store/verified")));
+  expect_refused("prepare many.onnx", "the CPU's kernels come compiled, and need no preparation");
 }
 
 // A peer whose thread spins all the time, and whose answers are the milliseconds of processor time that it

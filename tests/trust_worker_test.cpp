@@ -13,7 +13,7 @@
 #include "src/backend/nvrtc.hpp"
 #include "src/backend/opencl_api.hpp"
 #include "src/finder/trust/process.hpp"
-#include "src/finder/trust/worker.hpp"
+#include "src/finder/trust/workers.hpp"
 #include "src/jit/session.hpp"
 #include "tests/error_message.hpp"
 #include "tests/fake_device.hpp"
@@ -44,10 +44,9 @@ class TrustWorker : public testing::Test {
   }
 };
 
-TEST_F(TrustWorker, AWorkerThatWasKilledIsReplaced) {
-  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
-  EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
-  // Its only child of this process.
+// Of this process.
+std::vector<int> own_children() {
+  std::vector<int> all;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string pid = entry.path().filename().string();
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
@@ -55,8 +54,15 @@ TEST_F(TrustWorker, AWorkerThatWasKilledIsReplaced) {
     std::string number, name, state;
     int parent = 0;
     stat >> number >> name >> state >> parent;
-    if (parent == ::getpid()) ::kill(std::stoi(pid), SIGKILL);
+    if (parent == ::getpid()) all.push_back(std::stoi(pid));
   }
+  return all;
+}
+
+TEST_F(TrustWorker, AWorkerThatWasKilledIsReplaced) {
+  Worker worker("cpu", FALTUNG_TRUST_PROGRAM);
+  EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
+  for (const int child : own_children()) ::kill(child, SIGKILL);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
 }
@@ -110,6 +116,30 @@ TEST_F(TrustWorker, CallersThatComeAtOnceEachGetTheirOwnReport) {
   for (int i = 0; i < 12; ++i) {
     EXPECT_EQ(outcomes[static_cast<std::size_t>(i)], i % 3 == 2 ? Outcome::declined : Outcome::pass) << i;
   }
+}
+
+// Three processes, and no more, whatever comes at once; what is timed is alone.
+TEST_F(TrustWorker, SeveralServeCallersThatComeAtOnce) {
+  Workers workers("cpu", FALTUNG_TRUST_PROGRAM, 3);
+  std::vector<Report> reports(12);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 12; ++i) {
+    callers.emplace_back([&, i] {
+      Task own = task();
+      own.problem.h = 9 + i;
+      if (i % 3 == 2) own.kernel = "direct_cpu/nonsense";
+      if (i % 3 == 1) own.time_ms = 1;
+      reports[static_cast<std::size_t>(i)] = workers.examine(own, Deadlines{});
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  for (int i = 0; i < 12; ++i) {
+    const Report& report = reports[static_cast<std::size_t>(i)];
+    EXPECT_EQ(report.outcome, i % 3 == 2 ? Outcome::declined : Outcome::pass) << i;
+    EXPECT_EQ(report.ms > 0, i % 3 == 1) << i;
+  }
+  EXPECT_LE(own_children().size(), 3u);
+  EXPECT_GE(own_children().size(), 1u);
 }
 
 TEST_F(TrustWorker, AnotherDeviceOfTheSameNameIsRefused) {

@@ -134,26 +134,32 @@ int verify(const NetworkOptions& options) {
   return right ? 0 : 1;
 }
 
+// What every one of them asks: which network, of which sizes, where and how.
+Command with_network(const Command& command, const char* name, const char* help, NetworkOptions& options) {
+  const Command sub = command.subcommand(name, help);
+  sub.option("model", options.model, "An ONNX file").type("MODEL.onnx").required();
+  sub.option("--size", options.sizes,
+             "Of an input whose sizes are open and that no file gives, e.g. x=1x3x640x640; repeatable")
+      .type("NAME=SIZES");
+  sub.option("--device", options.device, "Where to run; see faltung devices").type("ID").shows_default();
+  sub.option("--dtype", options.dtype, "Of what lies between its inputs and outputs: f32, f16 or bf16")
+      .type("DTYPE")
+      .shows_default();
+  sub.option("--keep-f32", options.keep_f32,
+             "With 16 bits: a tensor that is of f32 none the less, as verify names it; repeatable")
+      .type("TENSOR");
+  sub.option("--math", options.math, "Of convolutions and products: f32 or fast; on a GPU tf32 too")
+      .type("MATH")
+      .shows_default();
+  return sub;
+}
+
 void declare_network(const Command& command) {
   const auto add = [&](const char* name, const char* help, int (*run)(const NetworkOptions&),
                        const std::function<void(const Command&, NetworkOptions&)>& more) {
-    const Command sub = command.subcommand(name, help);
     const auto options = std::make_shared<NetworkOptions>();
-    sub.option("model", options->model, "An ONNX file").type("MODEL.onnx").required();
-    sub.option("--size", options->sizes,
-               "Of an input whose sizes are open and that no file gives, e.g. x=1x3x640x640; repeatable")
-        .type("NAME=SIZES");
-    sub.option("--device", options->device, "Where to run; see faltung devices").type("ID").shows_default();
-    sub.option("--dtype", options->dtype, "Of what lies between its inputs and outputs: f32, f16 or bf16")
-        .type("DTYPE")
-        .shows_default();
-    sub.option("--keep-f32", options->keep_f32,
-               "With 16 bits: a tensor that is of f32 none the less, as verify names it; repeatable")
-        .type("TENSOR");
+    const Command sub = with_network(command, name, help, *options);
     sub.option("--threads", options->threads, "CPU threads; every processor unless given").type("N");
-    sub.option("--math", options->math, "Of convolutions and products: f32 or fast; on a GPU tf32 too")
-        .type("MATH")
-        .shows_default();
     sub.option("--input", options->inputs, "An input from a file; the others are drawn. Repeatable")
         .type("NAME=FILE.npy");
     sub.option("--seed", options->seed, "Of the inputs that are drawn").type("N").shows_default();
@@ -191,9 +197,16 @@ void declare_network(const Command& command) {
         sub.flag("--check", o.check, "Tell its errors even where the run in double precision takes long");
         sub.flag("--no-check", o.no_check, "Do not tell its errors");
       });
+  const auto options = std::make_shared<NetworkOptions>();
+  const auto how = std::make_shared<PrepareOptions>();
+  const Command prepare = with_network(
+      command, "prepare", "Compile and try what it needs on a GPU before it is planned", *options);
+  how->add_options(prepare);
+  prepare.runs([options, how] { return prepare_network(*options, *how); });
 }
 
-const Subcommand kNetwork("network", "Run, time, explain and verify whole networks", declare_network);
+const Subcommand kNetwork("network", "Run, time, explain, verify and prepare whole networks",
+                          declare_network);
 
 }  // namespace
 }  // namespace faltung::tools

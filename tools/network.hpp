@@ -9,6 +9,7 @@
 #include "src/network/verify.hpp"
 #include "tools/network_data.hpp"
 #include "tools/peer.hpp"
+#include "tools/preparation.hpp"
 
 namespace faltung::tools {
 
@@ -19,6 +20,8 @@ struct NetworkOptions {
   std::uint64_t seed = 1;
   bool check = false, no_check = false;
 };
+
+NetworkRequest request_of(const NetworkOptions& options);
 
 // A network, planned for the sizes that were asked for, with data.
 struct LoadedNetwork {
@@ -60,6 +63,7 @@ std::vector<network::TensorError> output_errors(Peer& peer, LoadedNetwork& loade
 std::string show_worst(const network::TensorError& error);
 
 int bench_network(const NetworkOptions& options);
+int prepare_network(const NetworkOptions& options, PrepareOptions& how);
 
 }  // namespace faltung::tools
 

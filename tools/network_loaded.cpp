@@ -42,8 +42,8 @@ void find_all(Engine& engine, const Request& request, const NetworkReport& repor
 
 }  // namespace
 
-LoadedNetwork::LoadedNetwork(const NetworkOptions& options) {
-  print_warnings(engine);
+NetworkRequest request_of(const NetworkOptions& options) {
+  NetworkRequest request;
   if (!options.threads.empty())
     request.request.threads =
         static_cast<int>(std::min<std::int64_t>(4096, parse_count("--threads", options.threads, 1)));
@@ -51,6 +51,11 @@ LoadedNetwork::LoadedNetwork(const NetworkOptions& options) {
   request.dtype = parse_dtype(options.dtype);
   request.keep_f32 = options.keep_f32;
   request.math = parse_math(options.math);
+  return request;
+}
+
+LoadedNetwork::LoadedNetwork(const NetworkOptions& options) : request(request_of(options)) {
+  print_warnings(engine);
   const auto begin = std::chrono::steady_clock::now();
   network.emplace(engine, options.model, request);
   load_ms = ms_since(begin);

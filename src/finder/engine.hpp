@@ -24,6 +24,12 @@ struct Considered {
   std::uint64_t forgotten;  // how often the engine had forgotten its plans before
 };
 
+// A kernel that was made ready, or why not; compile_ms is what was compiled for it now, by whichever process.
+struct Prepared {
+  Report report;
+  bool tried = false;  // now
+};
+
 class EngineImpl {
  public:
   explicit EngineImpl(const std::string& store_directory);
@@ -40,9 +46,9 @@ class EngineImpl {
   Choice find(const Problem& problem, const Request& request, const Progress& progress);
   Choice explain(const Problem& problem, const Request& request);
   // The kernels that a plan takes first, or with more than one those that find would time first, compiled
-  // and, where the device runs, tried: a report for each, until so many are ready. keeps: the store itself
+  // and, where the device runs, tried: one after the other until so many are ready. keeps: the store itself
   // has their code then, and not what was shipped alone.
-  std::vector<Report> prepare(const Problem& problem, const Request& request, int kernels, bool keeps);
+  std::vector<Prepared> prepare(const Problem& problem, const Request& request, int kernels, bool keeps);
 
   void on_warning(std::function<void(const std::string&)> warn);
 

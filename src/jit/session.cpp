@@ -83,6 +83,15 @@ std::string Session::key(const Source& source) const {
   return device_.info().key_of_code() + "\n" + source.entry + "\n" + source.digest();
 }
 
+bool Session::knows(const Source& source) const {
+  const std::string key = this->key(source);
+  {
+    const std::lock_guard lock(built().mutex);
+    if (built().programs.contains(key_among_built(device_, key))) return true;
+  }
+  return store_.get(kCode, key).has_value();
+}
+
 void Session::keep(const Source& source) const {
   const std::string key = this->key(source);
   if (const std::optional<std::string> record = store_.get(kCode, key)) store_.put(kCode, key, *record);

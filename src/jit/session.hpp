@@ -50,6 +50,8 @@ class Session {
   // The same of several; those that are compiled now are compiled side by side. What another thread compiles
   // is waited for.
   std::vector<Program> build(const std::vector<const Source*>& sources) const;
+  // Whether it need not be compiled.
+  bool knows(const Source& source) const;
   // Puts the code into the store itself where it is known of what was shipped.
   void keep(const Source& source) const;
   Device& device() const { return device_; }

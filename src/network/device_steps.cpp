@@ -237,8 +237,9 @@ std::vector<faltung::Step> device_steps(const Work& work, const DeviceSlots& slo
 // As of tests/network_gpu_test.cpp and tests/network_steps_gpu_test.cpp on an H200, through CUDA and OpenCL:
 // ONNX's node tests, random networks in f32, f16 and bf16; attention and moments through CUDA alone.
 std::string unproven(const Work& work, const DeviceInfo& device) {
-  const bool ran = device.description.starts_with("NVIDIA") &&
-                   (device.dialect == "cuda" || !std::holds_alternative<MomentsCall>(work));
+  const bool by_opencl =
+      device.description.starts_with("NVIDIA") && !std::holds_alternative<MomentsCall>(work);
+  const bool ran = device.dialect == "cuda" || by_opencl;
   const bool proven = ran || device.has("runs_on_cpu");
   return proven || std::holds_alternative<ConvolutionWork>(work) ? "" : "a network's kernels";
 }

@@ -8,6 +8,7 @@
 #include "src/network/epilogue.hpp"
 #include "src/network/passes.hpp"
 #include "src/network/rewriting.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::network {
 namespace {
@@ -104,22 +105,26 @@ std::optional<Channels> channels_of(const Graph& graph, const Node& node) {
   return Channels{1, w.shape.size(), count};
 }
 
-void scale_weights(Graph& graph, Node& node, const Affine& a, const Channels& channels) {
-  const auto at = [](const std::vector<double>& v, i64 c) {
-    return v.size() == 1 ? v[0] : v[static_cast<std::size_t>(c)];
-  };
-  Array w = *graph.constant(node.inputs[1]);
+double at(const std::vector<double>& v, i64 c) {
+  return v.size() == 1 ? v[0] : v[static_cast<std::size_t>(c)];
+}
+
+Array scaled(Array w, const Node& node, const std::vector<double>& scale) {
   const bool transposed = node.op == "ConvTranspose";
-  const i64 k = w.shape[0], each = elements(w.shape) / k;
-  for (i64 i = 0; i < elements(w.shape); ++i) {
+  const i64 k = w.shape[0], count = elements(w.shape), each = count / k;
+  for (i64 i = 0; i < count; ++i) {
     // Transposed, the weights are (inputs, outputs of a group, image).
     i64 c = i / each;
     if (transposed) {
       const i64 group = c / (k / node.integer("group", 1));
       c = group * w.shape[1] + i % each / (each / w.shape[1]);
     }
-    w.data[static_cast<std::size_t>(i)] *= at(a.scale, c);
+    w.data[static_cast<std::size_t>(i)] *= at(scale, c);
   }
+  return w;
+}
+
+void scale_weights(Graph& graph, Node& node, const Affine& a, const Channels& channels) {
   Array bias{Type::f32, {channels.count}, std::vector<double>(static_cast<std::size_t>(channels.count))};
   if (node.inputs.size() > 2 && node.inputs[2] != kNone) bias.data = graph.constant(node.inputs[2])->data;
   for (i64 c = 0; c < channels.count; ++c) {
@@ -127,18 +132,24 @@ void scale_weights(Graph& graph, Node& node, const Affine& a, const Channels& ch
     b = b * at(a.scale, c) + at(a.shift, c);
   }
   node.inputs.resize(3, kNone);
+  // Most of a network's weights may have nothing but a bias behind them: these are not looked at.
   const bool only_shift = std::ranges::all_of(a.scale, [](double s) { return s == 1; });
-  if (!only_shift) node.inputs[1] = graph.add_constant(graph.at(node.inputs[1]).name, w);
+  if (!only_shift) {
+    const Array w = scaled(*graph.constant(node.inputs[1]), node, a.scale);
+    node.inputs[1] = graph.add_constant(graph.at(node.inputs[1]).name, w);
+  }
   node.inputs[2] = graph.add_constant(node.name + " bias", bias);
 }
 
 // alpha times a matrix of f32 as n rows of k numbers, of which it has the columns if it is not `transposed`.
 // In squares that a cache has room for: most of a network's weights may come this way.
-Constant matrix_as_rows(const Constant& matrix, i64 n, i64 k, bool transposed, double alpha) {
+Constant matrix_as_rows(const Constant& matrix, i64 n, i64 k, bool transposed, double alpha,
+                        const Parallel& parallel) {
   const auto bytes =
-      std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(n * k) * sizeof(float));
+      std::make_shared_for_overwrite<std::byte[]>(static_cast<std::size_t>(n * k) * sizeof(float));
   constexpr i64 kSquare = 32;
-  for (i64 row = 0; row < n; row += kSquare) {
+  parallel.each(ceil_div(n, kSquare), [&](i64 square, int) {
+    const i64 row = square * kSquare;
     for (i64 column = 0; column < k; column += kSquare) {
       for (i64 i = row; i < std::min(n, row + kSquare); ++i) {
         for (i64 j = column; j < std::min(k, column + kSquare); ++j) {
@@ -146,13 +157,12 @@ Constant matrix_as_rows(const Constant& matrix, i64 n, i64 k, bool transposed, d
           const i64 from = transposed ? i * k + j : j * n + i;
           std::memcpy(&value, matrix.data + static_cast<std::size_t>(from) * sizeof value, sizeof value);
           value = static_cast<float>(alpha * static_cast<double>(value));
-          std::memcpy(bytes->data() + static_cast<std::size_t>(i * k + j) * sizeof value, &value,
-                      sizeof value);
+          std::memcpy(bytes.get() + static_cast<std::size_t>(i * k + j) * sizeof value, &value, sizeof value);
         }
       }
     }
-  }
-  return {Type::f32, {n, k}, bytes, bytes->data()};
+  });
+  return {Type::f32, {n, k}, bytes, bytes.get()};
 }
 
 }  // namespace
@@ -176,7 +186,7 @@ Graph fold_scales(Graph graph) {
   return r.finish();
 }
 
-Graph make_products(Graph graph) {
+Graph make_products(Graph graph, const Parallel& parallel) {
   for (Node& node : graph.nodes) {
     const bool gemm = node.op == "Gemm";
     if (!node.domain.empty() || !(gemm || node.op == "MatMul") || node.inputs.size() < 2) continue;
@@ -200,7 +210,8 @@ Graph make_products(Graph graph) {
     if (!transposed || alpha != 1) {
       Value weights;
       weights.name = graph.at(w).name, weights.type = Type::f32, weights.shape = {n, k};
-      weights.constant = std::make_shared<const Constant>(matrix_as_rows(*b, n, k, transposed, alpha));
+      weights.constant =
+          std::make_shared<const Constant>(matrix_as_rows(*b, n, k, transposed, alpha, parallel));
       w = graph.add(std::move(weights));
     }
     node.inputs = {node.inputs[0], w};

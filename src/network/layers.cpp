@@ -97,7 +97,7 @@ void Lowering::find_layers() {
 void Lowering::lower_layer(std::size_t last, std::size_t layer) {
   const Node &end = graph_.nodes[last], &node = graph_.nodes[layer];
   const ValueId x = node.inputs[0], y = end.outputs[0];
-  if (wanted_ != nullptr) return static_cast<void>(write(y, Layout::nchw));  // no plan is
+  if (only_plans_) return static_cast<void>(write(y, Layout::nchw));
   Array weights = *graph_.constant(node.inputs[1]);
   LayerCall call;
   call.results = weights.shape[0], call.terms = weights.shape[1];

@@ -55,6 +55,8 @@ Lowering::Lowering(const Graph& graph, const Settings& settings)
       settings_(settings),
       device_(find_device(settings.request.device)),
       trusts_all_(Settled(Problem{}, settings.request).trust == TrustPolicy::all),
+      workers_(on_gpu() ? std::make_shared<const Parallel>(available_processors())
+                        : settings.engine.workers(std::max(1, settings.request.threads))),
       makers_(producers(graph)),
       located_(graph.values.size()),
       joins_(graph.values.size()),
@@ -337,7 +339,7 @@ void Lowering::lower_all() {
 void Lowering::plan_ahead() {
   std::vector<Problem> problems;
   Lowering survey = *this;
-  survey.wanted_ = &problems;
+  survey.wanted_ = &problems, survey.only_plans_ = true;
   try {
     survey.lower_all();
   } catch (const Error&) {  // which comes again
@@ -347,7 +349,7 @@ void Lowering::plan_ahead() {
   settings_.engine.plan_ahead(problems, settings_.request);
 }
 
-void Lowering::run() {
+void Lowering::decide() {
   if (settings_.choose_layouts) choose_layouts();
   if (settings_.use_slices) find_joins();
   if (settings_.fuse_gates && on_gpu()) find_gates();
@@ -356,11 +358,29 @@ void Lowering::run() {
   if (settings_.use_strips && !on_gpu()) find_strips();
   if (settings_.scale_filters && !on_gpu()) find_scaled();
   if (settings_.fuse_chains) find_normalized();
+}
+
+void Lowering::run() {
+  decide();
   if (on_gpu()) plan_ahead();
   lower_all();
+  lower_outputs();
+}
+
+std::vector<Problem> Lowering::survey() {
+  decide();
+  std::vector<Problem> problems;
+  wanted_ = &problems;
+  lower_all();
+  lower_outputs();
+  wanted_ = nullptr;
+  return problems;
+}
+
+// What is no step's own result: inputs, constants and views of other values, and values that are wanted
+// twice.
+void Lowering::lower_outputs() {
   lowered_ = -1;
-  // What is no step's own result: inputs, constants and views of other values, and values that are wanted
-  // twice.
   for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
     const ValueId id = graph_.outputs[i];
     if (elements(*graph_.at(id).shape) == 0) continue;

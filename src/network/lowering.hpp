@@ -73,6 +73,9 @@ class Lowering {
 
   // Lowers every node. Throws Error(unsupported) with all nodes that cannot be lowered.
   void run();
+  // The same on a GPU without plans, constants and the device itself: whose plans it would ask for. Drafts of
+  // convolutions have none.
+  std::vector<Problem> survey();
 
   const Graph& graph() const { return graph_; }
   std::vector<Draft> drafts;
@@ -170,9 +173,10 @@ class Lowering {
   const Priced& priced(const Problem& problem);
   // By all workers side by side.
   void price_ahead(const std::vector<std::vector<Problem>>& of_nodes);
-  std::shared_ptr<const Parallel> workers() const;
   void lower(std::size_t node);
   void lower_all();
+  void decide();
+  void lower_outputs();
   void plan_ahead();
   void choose_layouts();
   void find_strips();
@@ -210,7 +214,9 @@ class Lowering {
   const Graph& graph_;
   Settings settings_;
   std::shared_ptr<Device> device_;
-  bool trusts_all_;                // also kernels that no GPU has shown right
+  bool trusts_all_;  // also kernels that no GPU has shown right
+  // Who plans: the engine's, or for a GPU every processor, until that is done.
+  std::shared_ptr<const Parallel> workers_;
   const std::vector<int> makers_;  // by value: the node that makes it, or -1
   std::vector<Located> located_;
   std::vector<Join> joins_;            // by value
@@ -231,6 +237,7 @@ class Lowering {
   mutable std::deque<Operand> operands_;
   std::map<std::string, Priced> priced_;    // by the problem
   std::vector<Problem>* wanted_ = nullptr;  // plans are not made then, but told here
+  bool only_plans_ = false;                 // nor steps made that no plan is of and whose weights take long
 };
 
 // ---- rules

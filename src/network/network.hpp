@@ -12,6 +12,7 @@
 #include "faltung/network.hpp"
 #include "src/network/device_runs.hpp"
 #include "src/network/schedule.hpp"
+#include "src/network/survey.hpp"
 
 namespace faltung {
 
@@ -76,12 +77,16 @@ class NetworkImpl {
   // As the file has it, for the reference.
   const network::Graph& original() const { return original_; }
   std::shared_ptr<const NetworkPlanImpl> plan(const std::vector<network::Shape>& shapes);
+  // What that will ask of a GPU, which need not be here. Throws Error(unsupported) for a CPU.
+  network::Survey survey(const std::vector<network::Shape>& shapes);
 
  private:
   struct Kept {
     std::vector<network::Shape> shapes;
     std::shared_ptr<const NetworkPlanImpl> plan;
   };
+
+  network::Graph passed(const std::vector<network::Shape>& shapes);
 
   EngineImpl& engine_;
   NetworkRequest request_;

@@ -48,14 +48,10 @@ void Lowering::price_ahead(const std::vector<std::vector<Problem>>& of_nodes) {
       if (is_new) all.push_back({&problem, &at->second});
     }
   }
-  workers()->each(static_cast<i64>(all.size()), [&](i64 i, int) {
+  workers_->each(static_cast<i64>(all.size()), [&](i64 i, int) {
     const Missing& missing = all[static_cast<std::size_t>(i)];
     *missing.priced = price(*missing.problem);
   });
-}
-
-std::shared_ptr<const Parallel> Lowering::workers() const {
-  return settings_.engine.workers(std::max(1, settings_.request.threads));
 }
 
 double Lowering::predicted_ms(const Work& work) {

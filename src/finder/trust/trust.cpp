@@ -164,12 +164,12 @@ bool Trust::try_now(const Candidate& candidate, const Settled& s) {
   return false;
 }
 
-Worker& Trust::worker(const Settled& s) {
-  const std::string& device = s.device->info().id;
+Workers& Trust::workers(const Settled& s) {
+  const DeviceInfo& device = s.device->info();
   const std::lock_guard lock(mutex_);
-  std::unique_ptr<Worker>& slot = workers_[device + " " + s.worker.command];
-  if (!slot) slot = std::make_unique<Worker>(device, s.worker.command);
-  return *slot;
+  std::unique_ptr<Workers>& workers = workers_[device.id + " " + s.worker.command];
+  if (!workers) workers = std::make_unique<Workers>(device.id, s.worker.command, most_workers(device));
+  return *workers;
 }
 
 Report Trust::examine(const Task& task, const Settled& s) {
@@ -178,7 +178,7 @@ Report Trust::examine(const Task& task, const Settled& s) {
   here.store = store_.location();
   here.units = s.device->info().units;
   if (!store_.readonly()) here.compiler = offline_compiler_of(s.device->info().code_key);
-  return worker(s).examine(here, s.worker.deadlines);
+  return workers(s).examine(here, s.worker.deadlines);
 }
 
 void Trust::compile_ahead(std::span<const Candidate* const> candidates, const Settled& s) {
@@ -191,7 +191,7 @@ void Trust::compile_ahead(std::span<const Candidate* const> candidates, const Se
     tasks.back().store = store_.location();
     if (known == Standing::verified) tasks.back().problem = s.problem;
   }
-  if (tasks.size() > 1) worker(s).compile_ahead(tasks, s.worker.deadlines);
+  if (tasks.size() > 1) workers(s).compile_ahead(tasks, s.worker.deadlines);
 }
 
 void Trust::condemn(const Candidate& candidate, const Problem& problem, const Settled& s,

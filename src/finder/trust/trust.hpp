@@ -15,7 +15,7 @@
 
 #include "src/finder/selection.hpp"
 #include "src/finder/trust/verdicts.hpp"
-#include "src/finder/trust/worker.hpp"
+#include "src/finder/trust/workers.hpp"
 
 namespace faltung {
 
@@ -54,14 +54,14 @@ class Trust {
  private:
   class Turn;
   bool try_now(const Candidate& candidate, const Settled& settled);
-  Worker& worker(const Settled& settled);
+  Workers& workers(const Settled& settled);
 
   Store& store_;
   Verdicts verdicts_;
   std::function<void(const std::string&)> warn_;
   std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<Worker>> workers_;  // by device and command
-  std::set<std::string> tried_now_;                         // keys of verdicts
+  std::map<std::string, std::unique_ptr<Workers>> workers_;  // by device and command
+  std::set<std::string> tried_now_;                          // keys of verdicts
   std::condition_variable trial_ended_;
 };
 

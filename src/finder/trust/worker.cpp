@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "src/finder/installed.hpp"
 #include "src/finder/report.hpp"
@@ -73,6 +74,7 @@ Worker::~Worker() {
 }
 
 void Worker::start() {
+  if (!lost_.empty()) throw NoWorker(lost_);
   if (process_ && owner_ != ::getpid()) static_cast<void>(process_.release());
   if (process_) return;
   const std::string command = worker_command(command_);
@@ -104,7 +106,6 @@ void Worker::start() {
 }
 
 void Worker::ask(const std::string& line) {
-  if (!lost_.empty()) throw NoWorker(lost_);
   start();
   if (process_->send(line)) return;
   // It ended while it had nothing to do, through no fault of the kernel's.
@@ -127,14 +128,21 @@ Report Worker::examine(const Task& task, const Deadlines& deadlines) {
   return converse(task);
 }
 
+std::vector<Task> Worker::take_waiting() {
+  const std::lock_guard lock(waiting_mutex_);
+  return std::exchange(waiting_, {});
+}
+
 // What all who wait need is compiled for the first of them, so that nobody's compiler waits for another's
-// trial.
+// trial. A process takes a while to start, in which others come.
 void Worker::compile_waiting() {
-  std::vector<Task> tasks;
-  {
-    const std::lock_guard lock(waiting_mutex_);
-    tasks.swap(waiting_);
+  try {
+    start();
+  } catch (const Error&) {
+    take_waiting();
+    throw;
   }
+  const std::vector<Task> tasks = take_waiting();
   if (tasks.size() < 2) return;  // its examination compiles it
   ask(protocol::compile(tasks));
   converse(Task());

@@ -39,6 +39,7 @@ class Worker {
   void compile_ahead(const std::vector<Task>& tasks, const Deadlines& deadlines);
 
  private:
+  std::vector<Task> take_waiting();
   void compile_waiting();
   void start();
   void ask(const std::string& line);
