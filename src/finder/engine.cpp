@@ -300,7 +300,7 @@ Ceilings EngineImpl::measure_ceilings(Device& device, int threads) {
   Ceilings c = faltung::measure_ceilings(jit::Session(device, store_), threads);
   if (const std::optional<Ceilings> known = load_ceilings(store_, device.info(), threads)) {
     const auto keep_better = [&](double Ceilings::*gflops, double Ceilings::*mhz) {
-      if (known->*gflops > c.*gflops) c.*gflops = known->*gflops, c.*mhz = known->*mhz;
+      if ((*known).*gflops > c.*gflops) c.*gflops = (*known).*gflops, c.*mhz = (*known).*mhz;
     };
     keep_better(&Ceilings::f32_gflops, &Ceilings::f32_mhz);
     keep_better(&Ceilings::tf32_gflops, &Ceilings::tf32_mhz);
