@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # bench/known_devices.sh compile, then bench/known_devices.sh DEVICE...: makes share/known_devices.pack, which is
 # shipped, in two phases. The first needs no GPU, but NVRTC: it compiles the kernels that the cost model chooses for the
-# lists in workloads/ and for common filters with common epilogues, into build/known_devices/. The second tries them on
+# lists in workloads/, for common filters with common epilogues and for whole networks, into build/known_devices/. It writes those
+# by bench/network_models.py, for which a python3 (or PYTHON) has ONNX and NumPy, else they are left out. The second tries all on
 # each device and measures its ceilings: compiled code serves every GPU of its architecture (H100 and H200) under any
 # driver, verdicts hold for one device and driver. Devices of one kind with commas between them (cuda:0,cuda:1) share that work. What the first phase left out, the second compiles. Code holds for
 # the device code it was made of, so this belongs before a release. With FIND=500ms the second phase measures the lists'
@@ -58,13 +59,44 @@ network_problems_of() {
     "$FALTUNG" prepare --problems --layout nhwc --dtype f16 --batch $batch --epilogue "$@" | tail -n +2
   done
 }
+# compiled_problems: what torch.compile(backend="faltung") asks of ConvNeXt-T of 32 images and a U-Net of 8, of which the networks
+# below have nothing, or slices: NAME PROBLEM EPILOGUE.
+compiled_problems() {
+  local c h rows
+  echo "convnext n32c3h224w224k96r4s4:st4 biasf32"
+  while IFS=, read -r c h; do
+    rows=$((32 * h * h))
+    echo "convnext n32c${c}h${h}w${h}k${c}r7s7:pad3:g$c biasf32"
+    echo "convnext n1c${c}h1w${rows}k$((4 * c))r1s1 biasf32:gelu"
+    echo "convnext n1c$((4 * c))h1w${rows}k${c}r1s1 biasf32:residual"
+    [ "$c" = 768 ] || echo "convnext n32c${c}h${h}w${h}k$((2 * c))r2s2:st2 biasf32"
+  done <<<$'96,56\n192,28\n384,14\n768,7'
+  echo "convnext n1c768h1w32k1000r1s1 biasf32"
+  while IFS=, read -r c h; do
+    echo "unet n8c$((c == 64 ? 3 : c / 2))h${h}w${h}k${c}r3s3:pad1 biasf32:relu"
+    echo "unet n8c${c}h${h}w${h}k${c}r3s3:pad1 biasf32:relu"
+    [ "$c" = 512 ] || echo "unet n8c$((2 * c))h${h}w${h}k${c}r3s3:pad1 biasf32:relu"
+  done <<<$'64,256\n128,128\n256,64\n512,32'
+  echo "unet n8c64h256w256k21r1s1 biasf32"
+}
 # What whole networks ask for: their bias is in f32, and what follows is behind the convolution.
 network_problems() {
-  local epilogue
+  local epilogue name problem
   asked f16 fwd || return 0
   for epilogue in biasf32,relu biasf32,residual,relu biasf32; do network_problems_of $epilogue --suite workloads/resnet50.csv; done
   network_problems_of biasf32,relu,maxpool3s2p1 fwd:n1c3h224w224k64r7s7:st2:pad3
   for epilogue in biasf32,silu biasf32 biasf32,residual; do network_problems_of $epilogue --suite workloads/efficientnet_b2.csv; done
+  compiled_problems | while read -r name problem epilogue; do echo "$name,\"fwd:$problem:f16:nhwc:$epilogue\""; done
+}
+# networks: NAME OPTION... of those that are prepared in f16 with all that is no convolution, too.
+networks() {
+  local name n
+  for n in 1 32; do
+    for name in resnet50 mobilenet_v3_large; do echo "$name --size x=${n}x3x224x224"; done
+    echo "efficientnet_b2 --size x=${n}x3x288x288"
+  done
+  for n in 1 8; do echo "unet_wide --size x=${n}x3x256x256"; done
+  for n in 1 2; do echo "sd_unet --size x=${n}x4x64x64 --size time=${n}x320 --size context=${n}x77x768"; done
 }
 # In the order of their value: inference in 16 bits (biasf32 is what networks ask for), then in 32, the other epilogues of
 # common filters, what training meets first, then the rest of it; of epilogues the commonest first.
@@ -125,11 +157,40 @@ measure_lists() {
 prepare() {
   "$FALTUNG" prepare --device "$1" --suite "$2" --within "$within" "${jobs[@]}" "${@:3}" || (($? == 1))
 }
+# prepare_networks DEVICES [OPTION...]: those that phase one wrote. Of several devices each has its share.
+prepare_networks() {
+  local devices i name options status=0 running=()
+  asked f16 fwd || return 0
+  IFS=, read -ra devices <<<"$1"
+  [ -d "$here/networks" ] || return 0
+  truncate -s ">$((128 << 20))" "$here/networks/no.weights" # where it was not brought along
+  for i in "${!devices[@]}"; do
+    networks | awk -v i="$i" -v n="${#devices[@]}" 'NR % n == i' | while read -r name options; do
+      # shellcheck disable=SC2086
+      "$FALTUNG" network prepare "$here/networks/$name.onnx" $options --dtype f16 --device "${devices[i]}" --within "$within" "${jobs[@]}" "${@:2}" || (($? == 1))
+    done &
+    running+=($!)
+  done
+  for i in "${running[@]}"; do wait "$i" || status=1; done
+  return $status
+}
+# write_networks: into build/known_devices/networks, some KB each.
+write_networks() {
+  local names python=${PYTHON:-python3}
+  names=$(networks | cut -d' ' -f1 | sort -u)
+  rm -rf "$here/networks"
+  if "$python" -c 'import numpy, onnx' 2>/dev/null; then
+    # shellcheck disable=SC2086
+    "$python" bench/network_models.py --bare "$here/networks" $names
+  else
+    echo "bench/known_devices.sh: networks are left out: $python has not ONNX and NumPy; PYTHON may name one that has" >&2
+  fi
+}
 
 mkdir -p "$here"
 common >"$here/common.csv"
 problems >"$here/all.csv"
-head -n "$((${FIRST:-4740} + 1))" "$here/all.csv" >"$here/problems.csv"
+head -n "$((${FIRST:-4769} + 1))" "$here/all.csv" >"$here/problems.csv"
 code=$here/code.pack
 FALTUNG_STORE=$(mktemp -d)
 export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none
@@ -137,6 +198,8 @@ trap 'rm -rf "$FALTUNG_STORE"' EXIT
 if [ "$1" = compile ]; then
   if [ -z "${ANEW:-}" ] && [ -e "$code" ]; then FALTUNG_KNOWN_DEVICES=$code; fi
   prepare "nvrtc:${ARCHITECTURE:-sm_90a}" "$here/problems.csv" --keep-shipped
+  write_networks
+  prepare_networks "nvrtc:${ARCHITECTURE:-sm_90a}" --keep-shipped
   "$FALTUNG" store export "$code"
   exit
 fi
@@ -148,6 +211,7 @@ if [ -e "$code" ]; then FALTUNG_KNOWN_DEVICES=$code; fi
 for devices in "$@"; do
   if [ -n "${FIND:-}" ]; then measure_lists "$devices"; fi
   shared prepare "$here/problems.csv" "$devices"
+  prepare_networks "$devices"
 done
 if [ -e "$code" ]; then "$FALTUNG" store import "$code"; fi
 "$FALTUNG" store clear lock >/dev/null

@@ -3,7 +3,9 @@
 nothing. BatchNormalization is folded, as exporters do it.
 
     network_models.py FOLDER [NAME...]     (python3 with onnx and NumPy)
+    network_models.py --bare FOLDER [NAME...]   files of some KB, whose weights are all in one file of nothing beside them
 """
+import functools
 import math
 import pathlib
 import sys
@@ -13,9 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 class Builder:
-    def __init__(self, seed=1):
+    """bare: without weights, for what asks of shapes alone."""
+
+    def __init__(self, bare=False, seed=1):
         self.nodes, self.constants = [], []
-        self.random = numpy.random.default_rng(seed)
+        self.random, self.bare, self.largest = numpy.random.default_rng(seed), bare, 0
 
     def node(self, op, inputs, **attributes):
         name = f"{op.lower()}_{len(self.nodes)}"
@@ -27,11 +31,21 @@ class Builder:
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 
+    def weights(self, scale, *shape):
+        if not self.bare:
+            return self.constant(self.random.standard_normal(shape, numpy.float32) * numpy.float32(scale))
+        self.largest = max(self.largest, 4 * math.prod(shape))
+        tensor = TensorProto(name=f"constant_{len(self.constants)}", dims=shape, data_type=TensorProto.FLOAT,
+                             data_location=TensorProto.EXTERNAL)
+        for key, value in {"location": BARE, "offset": "0", "length": str(4 * math.prod(shape))}.items():
+            tensor.external_data.add(key=key, value=value)
+        self.constants.append(tensor)
+        return tensor.name
+
     def conv(self, x, c, k, size=1, stride=1, groups=1, activation=None):
-        weights = self.random.standard_normal((k, c // groups, size, size), numpy.float32) * math.sqrt(groups / c) / size
-        bias = self.random.standard_normal(k, numpy.float32) * numpy.float32(0.1)
-        y = self.node("Conv", [x, self.constant(weights), self.constant(bias)], kernel_shape=[size, size],
-                      strides=[stride, stride], pads=[size // 2] * 4, group=groups)
+        weights, bias = self.weights(math.sqrt(groups / c) / size, k, c // groups, size, size), self.weights(0.1, k)
+        y = self.node("Conv", [x, weights, bias], kernel_shape=[size, size], strides=[stride, stride], pads=[size // 2] * 4,
+                      group=groups)
         return self.activate(y, activation)
 
     def activate(self, x, activation):
@@ -50,12 +64,38 @@ class Builder:
         return self.linear(x, channels, classes)
 
     def linear(self, x, channels, classes):
-        weights = self.random.standard_normal((classes, channels), numpy.float32) / numpy.float32(math.sqrt(channels))
-        return self.node("Gemm", [x, self.constant(weights), self.constant(numpy.zeros(classes, numpy.float32))], transB=1)
+        weights = self.weights(1 / math.sqrt(channels), classes, channels)
+        return self.node("Gemm", [x, weights, self.constant(numpy.zeros(classes, numpy.float32))], transB=1)
 
-    def save(self, output, file, size):
-        graph = helper.make_graph(self.nodes, file.stem, [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, size, size])],
-                                  [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)], self.constants)
+    def reshape(self, x, *sizes):
+        return self.node("Reshape", [x, self.constant(numpy.array(sizes, numpy.int64))])
+
+    def product(self, x, channels, outputs, bias=True):
+        """A linear layer of tokens, as PyTorch exports it."""
+        y = self.node("MatMul", [x, self.weights(1 / math.sqrt(channels), channels, outputs)])
+        return self.node("Add", [self.weights(0.1, outputs), y]) if bias else y
+
+    def group_norm(self, x, channels, epsilon=1e-5):
+        ones, zeros = (self.constant(make(32, numpy.float32)) for make in (numpy.ones, numpy.zeros))
+        y = self.node("InstanceNormalization", [self.reshape(x, 0, 32, -1), ones, zeros], epsilon=epsilon)
+        y = self.node("Reshape", [y, self.node("Shape", [x])])
+        return self.node("Add", [self.node("Mul", [y, self.weights(1, channels, 1, 1)]), self.weights(0.1, channels, 1, 1)])
+
+    def layer_norm(self, x, channels):
+        return self.node("LayerNormalization", [x, self.weights(1, channels), self.weights(0.1, channels)], axis=-1, epsilon=1e-5)
+
+    def gelu(self, x):
+        number = lambda value: self.constant(numpy.float32(value))
+        erf = self.node("Erf", [self.node("Div", [x, number(math.sqrt(2))])])
+        return self.node("Mul", [self.node("Mul", [x, self.node("Add", [erf, number(1)])]), number(0.5)])
+
+    def save(self, output, file, inputs):
+        tensor = lambda name, sizes: helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes)
+        graph = helper.make_graph(self.nodes, file.stem, [tensor(name, ["n", *sizes]) for name, sizes in inputs.items()],
+                                  [tensor(output, None)], self.constants)
+        if self.bare:  # a file that takes no room
+            with (file.parent / BARE).open("ab") as zeros:
+                zeros.truncate(max(zeros.tell(), self.largest))
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         file.write_bytes(model.SerializeToString())
 
@@ -113,8 +153,8 @@ def mobilenet_v3_large(b):
     return b.linear(b.node("HardSwish", [b.linear(x, 960, 1280)]), 1280, 1000)
 
 
-def unet(b):
-    widths, x, channels, kept = (32, 64, 128, 256), "x", 3, []
+def unet(b, widths=(32, 64, 128, 256), up_bias=False):
+    x, channels, kept = "x", 3, []
     for width in widths:
         x = b.conv(b.conv(x, channels, width, 3, activation="Relu"), width, width, 3, activation="Relu")
         kept.append(x)
@@ -122,26 +162,104 @@ def unet(b):
         if width != widths[-1]:
             x = b.node("MaxPool", [x], kernel_shape=[2, 2], strides=[2, 2])
     for width, other in zip(widths[-2::-1], kept[-2::-1]):
-        weights = b.random.standard_normal((2 * width, width, 2, 2), numpy.float32) / numpy.float32(math.sqrt(2 * width))
-        up = b.node("ConvTranspose", [x, b.constant(weights)], kernel_shape=[2, 2], strides=[2, 2])
+        constants = [b.weights(1 / math.sqrt(2 * width), 2 * width, width, 2, 2)] + ([b.weights(0.1, width)] if up_bias else [])
+        up = b.node("ConvTranspose", [x, *constants], kernel_shape=[2, 2], strides=[2, 2])
         x = b.conv(b.node("Concat", [up, other], axis=1), 2 * width, width, 3, activation="Relu")
         x = b.conv(x, width, width, 3, activation="Relu")
     return b.conv(x, widths[0], 21)
 
 
-SIZES = {"resnet50": (resnet50, 224), "efficientnet_b2": (efficientnet_b2, 288), "mobilenet_v3_large": (mobilenet_v3_large, 224),
-         "unet": (unet, 224)}
+def attention(b, x, width, context, of_context, heads=8):
+    """Of tokens to themselves, or to a context."""
+    parts = []
+    for tokens, channels, order in ((x, width, (0, 2, 1, 3)), (context, of_context, (0, 2, 3, 1)), (context, of_context, (0, 2, 1, 3))):
+        y = b.reshape(b.product(tokens, channels, width, bias=False), 0, 0, heads, width // heads)
+        parts.append(b.node("Transpose", [y], perm=order))
+    scale = b.constant(numpy.float32((heads / width) ** 0.25))
+    query, key = (b.node("Mul", [part, scale]) for part in parts[:2])
+    y = b.node("MatMul", [b.node("Softmax", [b.node("MatMul", [query, key])], axis=-1), parts[2]])
+    return b.product(b.reshape(b.node("Transpose", [y], perm=(0, 2, 1, 3)), 0, 0, width), width, width)
+
+
+def diffusion(b, widths=(320, 640, 1280, 1280), context=768, size=64):
+    """Stable Diffusion 1.5's U-Net, as bench/network_modules.py has it and PyTorch exports it."""
+    times = 4 * widths[0]
+    time = b.activate(b.linear(b.activate(b.linear("time", widths[0], times), "silu"), times, times), "silu")
+
+    def block(x, c, k):
+        short, added = x if c == k else b.conv(x, c, k), b.linear(time, times, k)
+        for axis in (2, 3):
+            added = b.node("Unsqueeze", [added, b.constant(numpy.array([axis], numpy.int64))])
+        y = b.node("Add", [b.conv(b.activate(b.group_norm(x, c), "silu"), c, k, 3), added])
+        y = b.conv(b.activate(b.group_norm(y, k), "silu"), k, k, 3)
+        return b.node("Add", [short, y])
+
+    def transformer(x, width, size):
+        tokens = b.node("Transpose", [b.conv(b.group_norm(x, width, 1e-6), width, width)], perm=(0, 2, 3, 1))
+        tokens = b.reshape(tokens, 0, -1, width)
+        norm = b.layer_norm(tokens, width)
+        tokens = b.node("Add", [tokens, attention(b, norm, width, norm, width)])
+        tokens = b.node("Add", [tokens, attention(b, b.layer_norm(tokens, width), width, "context", context)])
+        wide = b.product(b.layer_norm(tokens, width), width, 8 * width)
+        b.nodes.append(helper.make_node("Split", [wide], [wide + "_value", wide + "_gate"], wide + "_split", axis=2))
+        gated = b.node("Mul", [wide + "_value", b.gelu(wide + "_gate")])
+        tokens = b.node("Add", [tokens, b.product(gated, 4 * width, width)])
+        y = b.node("Transpose", [b.reshape(tokens, 0, size, size, width)], perm=(0, 3, 1, 2))
+        return b.node("Add", [x, b.conv(y, width, width)])
+
+    c, last = widths[0], len(widths) - 1
+    x = b.conv("x", 4, c, 3)
+    kept = [(x, c)]
+    for i, k in enumerate(widths):
+        for _ in range(2):
+            x, c = block(x, c, k), k
+            if i < last:
+                x = transformer(x, k, size)
+            kept.append((x, c))
+        if i < last:
+            x, size = b.conv(x, k, k, 3, 2), size // 2
+            kept.append((x, c))
+    x = block(transformer(block(x, c, c), c, size), c, c)
+    for i, k in reversed(list(enumerate(widths))):
+        for j in range(3):
+            other, more = kept.pop()
+            x, c = block(b.node("Concat", [x, other], axis=1), c + more, k), k
+            if i < last:
+                x = transformer(x, k, size)
+        if i > 0:
+            scales = b.constant(numpy.array([1, 1, 2, 2], numpy.float32))
+            x = b.node("Resize", [x, "", scales], mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric")
+            x, size = b.conv(x, k, k, 3), 2 * size
+    return b.conv(b.activate(b.group_norm(x, c), "silu"), c, 4, 3)
+
+
+def image(size):
+    return {"x": (3, size, size)}
+
+
+# What makes each, and its inputs of an image.
+NETWORKS = {
+    "resnet50": (resnet50, image(224)),
+    "efficientnet_b2": (efficientnet_b2, image(288)),
+    "mobilenet_v3_large": (mobilenet_v3_large, image(224)),
+    "unet": (unet, image(224)),
+    "unet_wide": (functools.partial(unet, widths=(64, 128, 256, 512), up_bias=True), image(256)),  # bench/network_modules.py's
+    "sd_unet": (diffusion, {"x": (4, 64, 64), "time": (320,), "context": (77, 768)}),
+}
+BARE = "no.weights"
 
 
 def main():
-    if len(sys.argv) < 2:
+    bare = "--bare" in sys.argv
+    words = [word for word in sys.argv[1:] if word != "--bare"]
+    if not words:
         sys.exit(__doc__)
-    folder = pathlib.Path(sys.argv[1])
+    folder = pathlib.Path(words[0])
     folder.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[2:] or SIZES:
-        make, size = SIZES[name]
-        builder = Builder()
-        builder.save(make(builder), folder / f"{name}.onnx", size)
+    for name in words[1:] or NETWORKS:
+        make, inputs = NETWORKS[name]
+        builder = Builder(bare)
+        builder.save(make(builder), folder / f"{name}.onnx", inputs)
 
 
 if __name__ == "__main__":
