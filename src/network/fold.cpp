@@ -153,20 +153,30 @@ Graph with_sizes(Graph graph, const std::vector<Shape>& shapes) {
   return graph;
 }
 
+namespace {
+
+// One that does not divide its work.
+template <Graph (*kPass)(Graph)>
+Graph alone(Graph graph, const Parallel&) {
+  return kPass(std::move(graph));
+}
+
+}  // namespace
+
 std::span<const Pass> unsized_passes() {
-  static constexpr Pass kPasses[] = {{"fold", fold_constants},
-                                     {"patterns", find_patterns},
+  static constexpr Pass kPasses[] = {{"fold", alone<fold_constants>},
+                                     {"patterns", alone<find_patterns>},
                                      {"products", make_products},
-                                     {"scales", fold_scales},
-                                     {"upsampling", split_upsampling}};
+                                     {"scales", alone<fold_scales>},
+                                     {"upsampling", alone<split_upsampling>}};
   return kPasses;
 }
 
 std::span<const Pass> sized_passes() {
-  static constexpr Pass kPasses[] = {{"recurrences", unroll_recurrences},
-                                     {"norms", split_norms},
-                                     {"group_norms", join_group_norms},
-                                     {"epilogues", fuse_epilogues}};
+  static constexpr Pass kPasses[] = {{"recurrences", alone<unroll_recurrences>},
+                                     {"norms", alone<split_norms>},
+                                     {"group_norms", alone<join_group_norms>},
+                                     {"epilogues", alone<fuse_epilogues>}};
   return kPasses;
 }
 
@@ -176,9 +186,10 @@ std::set<std::string> passes_off(std::string_view device_kind) {
   return {"upsampling"};
 }
 
-Graph run_passes(std::span<const Pass> passes, Graph graph, const std::set<std::string>& off) {
+Graph run_passes(std::span<const Pass> passes, Graph graph, const std::set<std::string>& off,
+                 const Parallel& parallel) {
   for (const Pass& pass : passes) {
-    if (!off.contains(pass.name)) graph = pass.run(std::move(graph));
+    if (!off.contains(pass.name)) graph = pass.run(std::move(graph), parallel);
   }
   return graph;
 }

@@ -8,6 +8,7 @@
 #include "src/network/epilogue.hpp"
 #include "src/network/passes.hpp"
 #include "src/network/rewriting.hpp"
+#include "src/problem/integers.hpp"
 
 namespace faltung::network {
 namespace {
@@ -142,11 +143,13 @@ void scale_weights(Graph& graph, Node& node, const Affine& a, const Channels& ch
 
 // alpha times a matrix of f32 as n rows of k numbers, of which it has the columns if it is not `transposed`.
 // In squares that a cache has room for: most of a network's weights may come this way.
-Constant matrix_as_rows(const Constant& matrix, i64 n, i64 k, bool transposed, double alpha) {
+Constant matrix_as_rows(const Constant& matrix, i64 n, i64 k, bool transposed, double alpha,
+                        const Parallel& parallel) {
   const auto bytes =
       std::make_shared_for_overwrite<std::byte[]>(static_cast<std::size_t>(n * k) * sizeof(float));
   constexpr i64 kSquare = 32;
-  for (i64 row = 0; row < n; row += kSquare) {
+  parallel.each(ceil_div(n, kSquare), [&](i64 square, int) {
+    const i64 row = square * kSquare;
     for (i64 column = 0; column < k; column += kSquare) {
       for (i64 i = row; i < std::min(n, row + kSquare); ++i) {
         for (i64 j = column; j < std::min(k, column + kSquare); ++j) {
@@ -158,7 +161,7 @@ Constant matrix_as_rows(const Constant& matrix, i64 n, i64 k, bool transposed, d
         }
       }
     }
-  }
+  });
   return {Type::f32, {n, k}, bytes, bytes.get()};
 }
 
@@ -183,7 +186,7 @@ Graph fold_scales(Graph graph) {
   return r.finish();
 }
 
-Graph make_products(Graph graph) {
+Graph make_products(Graph graph, const Parallel& parallel) {
   for (Node& node : graph.nodes) {
     const bool gemm = node.op == "Gemm";
     if (!node.domain.empty() || !(gemm || node.op == "MatMul") || node.inputs.size() < 2) continue;
@@ -207,7 +210,8 @@ Graph make_products(Graph graph) {
     if (!transposed || alpha != 1) {
       Value weights;
       weights.name = graph.at(w).name, weights.type = Type::f32, weights.shape = {n, k};
-      weights.constant = std::make_shared<const Constant>(matrix_as_rows(*b, n, k, transposed, alpha));
+      weights.constant =
+          std::make_shared<const Constant>(matrix_as_rows(*b, n, k, transposed, alpha, parallel));
       w = graph.add(std::move(weights));
     }
     node.inputs = {node.inputs[0], w};

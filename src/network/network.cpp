@@ -222,13 +222,21 @@ NetworkImpl::NetworkImpl(EngineImpl& engine, Graph graph, const NetworkRequest& 
                   "the network has no tensor " + network::in_quotes(name) + " to keep in f32");
   }
   inputs_ = tensors(original_, original_.inputs);
-  graph_ =
-      network::run_passes(network::unsized_passes(), original_, network::passes_off(device->info().kind));
+  const bool on_cpu = device->info().kind == "cpu";
+  const std::shared_ptr<const Parallel> workers =
+      on_cpu ? engine_.workers(request_.request.threads)
+             : std::make_shared<const Parallel>(available_processors());
+  graph_ = network::run_passes(network::unsized_passes(), original_, network::passes_off(device->info().kind),
+                               *workers);
 }
 
 Graph NetworkImpl::passed(const std::vector<Shape>& shapes) {
   Graph graph = network::with_sizes(graph_, shapes);
   graph = network::run_passes(network::sized_passes(), std::move(graph));
+  if (request_.dtype != DType::f32) {
+    const network::Type type = request_.dtype == DType::f16 ? network::Type::f16 : network::Type::bf16;
+    weights_.find_finite_in(type, graph, Parallel(available_processors()));
+  }
   return network::with_precision(
       std::move(graph), request_.dtype, {request_.keep_f32.begin(), request_.keep_f32.end()},
       [&](network::Type type, const auto& constant) { return weights_.finite_in(type, constant); });

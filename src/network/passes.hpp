@@ -11,13 +11,14 @@
 #include <string_view>
 #include <vector>
 
+#include "src/backend/parallel.hpp"
 #include "src/network/graph.hpp"
 
 namespace faltung::network {
 
 struct Pass {
   const char* name;
-  Graph (*run)(Graph);
+  Graph (*run)(Graph, const Parallel&);
 };
 
 // Done once, whatever the sizes: constants, weights and patterns.
@@ -27,7 +28,8 @@ std::span<const Pass> sized_passes();
 // The names of those that a kind of device does without.
 std::set<std::string> passes_off(std::string_view device_kind);
 // Those of them whose names are not in `off`.
-Graph run_passes(std::span<const Pass> passes, Graph graph, const std::set<std::string>& off = {});
+Graph run_passes(std::span<const Pass> passes, Graph graph, const std::set<std::string>& off = {},
+                 const Parallel& parallel = Parallel(1));
 
 // Computes what depends on constants alone, as far as the memory it takes is in proportion to the file's.
 // Shapes and types are told where they follow.
@@ -38,8 +40,9 @@ Graph fold_constants(Graph graph);
 Graph with_sizes(Graph graph, const std::vector<Shape>& shapes);
 
 // Each of unsized_passes() and sized_passes(), which tell them in order.
-Graph fold_scales(Graph graph);       // BatchNormalization, Mul, Add, … by channel, into weights and biases
-Graph make_products(Graph graph);     // Gemm and MatMul by a constant become faltung.Linear
+Graph fold_scales(Graph graph);  // BatchNormalization, Mul, Add, … by channel, into weights and biases
+// Gemm and MatMul by a constant become faltung.Linear.
+Graph make_products(Graph graph, const Parallel& parallel);
 Graph split_upsampling(Graph graph);  // transposed convolutions to few channels: a product, and a copy; CPU's
 Graph find_patterns(Graph graph);     // SiLU, HardSwish, GELU, LayerNormalization in parts; what does nothing
 Graph unroll_recurrences(Graph graph);  // LSTM, GRU and RNN by steps

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <new>
+#include <set>
 #include <vector>
 
 #include "kernels/cpu/convert.hpp"
@@ -148,6 +150,26 @@ bool Weights::finite_in(Type type, const std::shared_ptr<const Constant>& consta
     known = constant;
   }
   return is_finite;
+}
+
+void Weights::find_finite_in(Type type, const Graph& graph, const Parallel& parallel) {
+  std::set<std::shared_ptr<const Constant>> read;
+  for (const Node& node : graph.nodes) {
+    for (const ValueId id : node.inputs) {
+      if (graph.is_constant(id) && graph.at(id).type == Type::f32) read.insert(graph.at(id).constant);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<const Constant>> all;
+  std::ranges::copy_if(read, std::back_inserter(all), [&](const auto& constant) {
+    return !finite_in_.contains({constant.get(), type});
+  });
+  std::vector<char> finite(all.size());
+  parallel.each(static_cast<i64>(all.size()), [&](i64 i, int) {
+    const auto at = static_cast<std::size_t>(i);
+    finite[at] = is_finite_in(type, all[at]);
+  });
+  for (std::size_t i = 0; i < all.size(); ++i) finite_in_[{all[i].get(), type}] = {all[i], finite[i] != 0};
 }
 
 Bytes Weights::scratch(std::size_t bytes) {

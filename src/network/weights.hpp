@@ -8,7 +8,7 @@
 #include <string>
 #include <tuple>
 
-#include "src/network/tensor.hpp"
+#include "src/network/graph.hpp"
 #include "src/plan/plan.hpp"
 
 namespace faltung::network {
@@ -36,6 +36,8 @@ class Weights {
   Bytes of_channels(const std::shared_ptr<const Constant>& from, DType dtype, const PlanImpl& plan);
   // is_finite_in (src/network/passes.hpp), once for each constant.
   bool finite_in(Type type, const std::shared_ptr<const Constant>& constant);
+  // Of all of f32 that a graph reads, by every worker: often they come from the file here.
+  void find_finite_in(Type type, const Graph& graph, const Parallel& parallel);
 
   // What packing alone needs is kept from one filter to the next until then.
   void give_back_scratch();
