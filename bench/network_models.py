@@ -184,15 +184,15 @@ def attention(b, x, width, context, of_context, heads=8):
 def diffusion(b, widths=(320, 640, 1280, 1280), context=768, size=64):
     """Stable Diffusion 1.5's U-Net, as bench/network_modules.py has it and PyTorch exports it."""
     times = 4 * widths[0]
-    time = b.linear(b.activate(b.linear("time", widths[0], times), "silu"), times, times)
+    time = b.activate(b.linear(b.activate(b.linear("time", widths[0], times), "silu"), times, times), "silu")
 
     def block(x, c, k):
-        added = b.linear(b.activate(time, "silu"), times, k)
+        short, added = x if c == k else b.conv(x, c, k), b.linear(time, times, k)
         for axis in (2, 3):
             added = b.node("Unsqueeze", [added, b.constant(numpy.array([axis], numpy.int64))])
         y = b.node("Add", [b.conv(b.activate(b.group_norm(x, c), "silu"), c, k, 3), added])
         y = b.conv(b.activate(b.group_norm(y, k), "silu"), k, k, 3)
-        return b.node("Add", [x if c == k else b.conv(x, c, k), y])
+        return b.node("Add", [short, y])
 
     def transformer(x, width, size):
         tokens = b.node("Transpose", [b.conv(b.group_norm(x, width, 1e-6), width, width)], perm=(0, 2, 3, 1))
