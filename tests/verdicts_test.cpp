@@ -110,17 +110,24 @@ TEST(ReportTest, EveryOutcomeComesBackFromText) {
   EXPECT_THROW(report_from(json), nlohmann::json::exception);
 }
 
-class SmallProblem : public testing::Test {
+class SmallProblemTest : public testing::Test {
  protected:
   static Problem small(const Problem& p, Keep keep = Keep::channels) {
     Request request;
     request.threads = 1;
     const Settled settled(p, request);
-    return small_problem(find_candidate("direct_cpu/rows", settled.problem, settled.target()), settled, keep);
+    return small_problem(find_candidate("direct_cpu/rows", settled.problem, settled.target()), settled, keep)
+        .problem;
   }
 };
 
-TEST_F(SmallProblem, KeepsWhatAKernelIsCompiledFor) {
+std::vector<std::string> digests(const Algorithm& algorithm, const Problem& p, const std::string& config,
+                                 DeviceInfo device, int units) {
+  device.units = units;
+  return program_digests(algorithm.candidate(p, config, {device, 1}).recipe());
+}
+
+TEST_F(SmallProblemTest, KeepsWhatAKernelIsCompiledFor) {
   for (const char* text :
        {"fwd:n32c256h224w224k256r3s3:pad1:bf16:nhwc:bias:relu", "bwd_d:n16c64h512w512k64r5s7:st2:f32",
         "bwd_w:n64c512h7w7k512r1s1:f16:nchw", "fwd:n8c960h44w44k960r5s5:g960:dil2"}) {
@@ -137,7 +144,7 @@ TEST_F(SmallProblem, KeepsWhatAKernelIsCompiledFor) {
   EXPECT_EQ(small(tiny), tiny);
 }
 
-TEST_F(SmallProblem, KeepsWhatIsToBeKept) {
+TEST_F(SmallProblemTest, KeepsWhatIsToBeKept) {
   const auto text = [](const char* text, Keep keep) { return to_string(small(parse_problem(text), keep)); };
   EXPECT_EQ(text("fwd:n8c64h44w44k64r3s3:pad1", Keep::channels), "fwd:n2c64h11w11k64r3s3:pad1:f32:nchw");
   EXPECT_EQ(text("fwd:n8c64h44w44k64r3s3:pad1", Keep::image), "fwd:n2c8h48w48k16r3s3:pad1:f32:nchw");
@@ -147,7 +154,7 @@ TEST_F(SmallProblem, KeepsWhatIsToBeKept) {
 
 // A trial of a GPU's kernel runs the very programs that the problem runs; which problem that is is found
 // without reading the kernel's name.
-TEST_F(SmallProblem, RunsTheSamePrograms) {
+TEST_F(SmallProblemTest, RunsTheSamePrograms) {
   Settled settled(parse_problem("fwd:n8c66h44w44k62r3s3:pad1"), {});
   settled.device = std::make_shared<FakeDevice>();
   settled.threads = 1;
@@ -156,12 +163,29 @@ TEST_F(SmallProblem, RunsTheSamePrograms) {
     if (algorithm->device_kind() != "gpu" || !algorithm->supports(settled.problem, target).yes) continue;
     for (const Candidate& candidate : algorithm->candidates(settled.problem, target)) {
       const std::size_t read = names_read();
-      const Problem made = small_problem(candidate, settled);
+      const auto [made, units] = small_problem(candidate, settled);
       EXPECT_EQ(names_read(), read) << candidate.kernel();
-      EXPECT_EQ(program_digests(algorithm->candidate(made, candidate.config, target).recipe()),
+      EXPECT_EQ(digests(*algorithm, made, candidate.config, settled.device->info(), units),
                 program_digests(candidate.recipe()))
           << candidate.kernel() << " on " << to_string(made);
     }
+  }
+}
+
+// Hopper's depthwise kernel asks for patches ahead in the first rounds of blocks: a program of more rounds is
+// tried on a device that counts as a small one.
+TEST_F(SmallProblemTest, IsOfManyRoundsOnFewUnits) {
+  Settled settled(parse_problem("fwd:n32c144h72w72k144r3s3:pad1:g144:f16:nhwc:biasf32:silu"), {});
+  settled.device = std::make_shared<FakeDevice>("fake:0", "sm_90a");
+  settled.threads = 1;
+  const Candidate candidate =
+      find_candidate("depthwise_diagonal_gpu/tp8x16x1_ch48", settled.problem, settled.target());
+  for (const Keep keep : {Keep::channels, Keep::image}) {
+    const auto [made, units] = small_problem(candidate, settled, keep);
+    EXPECT_LT(flops(made), 4e7) << to_string(made);
+    EXPECT_LT(units, settled.device->info().units);
+    EXPECT_EQ(digests(*candidate.algorithm, made, candidate.config, settled.device->info(), units),
+              program_digests(candidate.recipe()));
   }
 }
 

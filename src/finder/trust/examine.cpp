@@ -124,7 +124,14 @@ std::string kept_key(const Task& task) {
 }
 
 std::string plan_key(const Task& task) {
-  return task.kernel + " " + to_string(task.problem) + " " + task.device + " " + std::to_string(task.threads);
+  return task.kernel + " " + to_string(task.problem) + " " + task.device + " " + std::to_string(task.units) +
+         " " + std::to_string(task.threads);
+}
+
+DeviceInfo info_for(const Task& task, const Device& device) {
+  DeviceInfo info = device.info();
+  if (task.units > 0) info.units = task.units;
+  return info;
 }
 
 }  // namespace
@@ -190,8 +197,8 @@ void Examiner::examine(const Task& task, const Watch& watch, Report& report, Pha
   }
 
   enter(Phase::compile);
-  const Candidate candidate =
-      find_candidate(task.kernel, task.problem, {device->info(), threads_of(task, *device)});
+  const DeviceInfo info = info_for(task, *device);
+  const Candidate candidate = find_candidate(task.kernel, task.problem, {info, threads_of(task, *device)});
   const auto ahead = ahead_.extract(plan_key(task));
   // What needs no code is done while the compiler works: a driver takes 0.2 s to open a device.
   std::atomic<bool> opened = false;
@@ -269,8 +276,7 @@ std::future<double> Examiner::compile_unopened(const Task& task) {
                     [&task, &store = store(task.store), workers = workers(1)]() -> double {
                       try {
                         const std::shared_ptr<Device> compiler = find_device(task.compiler);
-                        DeviceInfo device = compiler->info();
-                        device.units = task.units;
+                        const DeviceInfo device = info_for(task, *compiler);
                         const Candidate candidate = find_candidate(task.kernel, task.problem, {device, 1});
                         return make_plan(task.problem, candidate, compiler, jit::Session(*compiler, store),
                                          workers)
@@ -327,9 +333,10 @@ void Examiner::compile_ahead(const std::vector<Task>& tasks, const Watch& watch)
   const auto compile = [&, this](const Task& task) {
     try {
       const std::shared_ptr<Device> device = find_device(task.device);
-      std::shared_ptr<const PlanImpl> plan = plan_of(
-          task, find_candidate(task.kernel, task.problem, {device->info(), threads_of(task, *device)}),
-          stores_.at(task.store));
+      const DeviceInfo info = info_for(task, *device);
+      std::shared_ptr<const PlanImpl> plan =
+          plan_of(task, find_candidate(task.kernel, task.problem, {info, threads_of(task, *device)}),
+                  stores_.at(task.store));
       const std::lock_guard lock(mutex);
       ahead_.emplace(plan_key(task), std::move(plan));
     } catch (const std::exception&) {  // will be said when it is examined

@@ -26,7 +26,7 @@ struct Task {
   // offline_compiler_of the device's code, by which it is compiled until the device is opened; empty where
   // there is none, or what it leaves in the store is not found.
   std::string compiler;
-  int units = 0;  // the device's: some programs depend on them
+  int units = 0;  // of which it is to count as many: some programs depend on them. 0: as many as it has
   int threads = 1;
   std::uint64_t seed = 1;
   // Guard zones, results full of NaN, exact on small integers, within the bound; where it is timed as well,

@@ -28,12 +28,14 @@ bool takes(const Candidate& candidate, const std::vector<std::string>& programs,
 
 }  // namespace
 
-Problem small_problem(const Candidate& candidate, const Settled& s, Keep keep) {
+SmallProblem small_problem(const Candidate& candidate, const Settled& s, Keep keep) {
   // Kernels are known that hang on every image above 42 x 42.
   constexpr std::int64_t kLargeImage = 48, kLeastImage = 8, kLeastChannels = 8;
   const std::vector<std::string> programs = candidate.recipe.program_digests();
-  const Target target = s.target();
+  DeviceInfo device = s.device->info();
+  const Target target{device, s.threads};
   Problem small = s.problem;
+  int units = device.units;  // by which it became so small
   if (keep == Keep::image) {
     Problem larger = s.problem;
     if (larger.dimensions > 1) larger.h = std::max(larger.h, kLargeImage);
@@ -63,16 +65,20 @@ Problem small_problem(const Candidate& candidate, const Settled& s, Keep keep) {
     halve_image(kLeastImage);
     const auto next = std::find_if(halves.begin(), halves.end(),
                                    [&](const Problem& p) { return takes(candidate, programs, p, target); });
-    if (next == halves.end()) break;
-    small = *next;
+    if (next != halves.end()) {
+      small = *next, units = device.units;
+    } else if (device.units /= 2; device.units == 0 || !takes(candidate, programs, small, target)) {
+      break;
+    }
   }
-  return small;
+  return {small, units};
 }
 
 Task small_task(const Candidate& candidate, const Settled& s, std::uint64_t seed) {
   Task task;
   task.kernel = candidate.kernel();
-  task.problem = small_problem(candidate, s);
+  const SmallProblem small = small_problem(candidate, s);
+  task.problem = small.problem, task.units = small.units;
   task.device = s.device->info().id;
   task.threads = s.threads;
   task.seed = seed;
@@ -145,22 +151,27 @@ bool Trust::admit(const Candidate& candidate, const Settled& s) {
 
 bool Trust::try_now(const Candidate& candidate, const Settled& s) {
   Task task = small_task(candidate, s, kSeed);
-  const Problem asked = task.problem, larger = small_problem(candidate, s, Keep::image);
+  const Problem asked = task.problem;
+  const SmallProblem large = small_problem(candidate, s, Keep::image);
+  const Problem& larger = large.problem;
   if (larger != asked) task.next = larger;
+  // Of which the same programs are run where nobody says how many units there are.
+  const auto shown = [&] { return task.units == s.device->info().units ? task.problem : s.problem; };
+  const Problem first_shown = shown();
   const Report first = examine(task, s);
   if (first.outcome == Outcome::declined) return false;  // with this problem; it may serve another
   Report last = first;
   if (passed(last)) {
-    task.problem = larger;
+    task.problem = larger, task.units = large.units;
     task.next.reset();
     task.launches = 0;
     if (larger != asked) last = examine(task, s);
   }
   if (passed(last) || last.outcome == Outcome::declined) {
-    keep(candidate, asked, s, first, kSeed);
+    keep(candidate, first_shown, s, first, kSeed);
     return true;
   }
-  condemn(candidate, task.problem, s, last, kSeed);
+  condemn(candidate, shown(), s, last, kSeed);
   return false;
 }
 
@@ -176,7 +187,7 @@ Report Trust::examine(const Task& task, const Settled& s) {
   Task here = task;
   here.device_key = s.device->info().key;
   here.store = store_.location();
-  here.units = s.device->info().units;
+  if (here.units == 0) here.units = s.device->info().units;
   if (!store_.readonly()) here.compiler = offline_compiler_of(s.device->info().code_key);
   return workers(s).examine(here, s.worker.deadlines);
 }

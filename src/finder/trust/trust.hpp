@@ -70,8 +70,12 @@ enum class Keep { channels, image };
 
 // The problem, or a smaller one that the same kernel computes by the same programs, on which a trial takes
 // milliseconds. Keep::image: of at least 48 x 48 pixels where the kernel takes them, even if fewer are asked
-// for.
-Problem small_problem(const Candidate& candidate, const Settled& settled, Keep keep = Keep::channels);
+// for. units: of which the device is to count as many, for a program may be for many rounds of blocks.
+struct SmallProblem {
+  Problem problem;
+  int units;
+};
+SmallProblem small_problem(const Candidate& candidate, const Settled& settled, Keep keep = Keep::channels);
 // Launches in a trial: some kernels are only wrong after hundreds.
 inline constexpr int kTrialLaunches = 512;
 // The trial that makes a kernel eligible.
