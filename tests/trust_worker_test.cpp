@@ -13,6 +13,7 @@
 #include "src/backend/nvrtc.hpp"
 #include "src/backend/opencl_api.hpp"
 #include "src/finder/trust/process.hpp"
+#include "src/finder/trust/protocol.hpp"
 #include "src/finder/trust/workers.hpp"
 #include "src/jit/session.hpp"
 #include "tests/error_message.hpp"
@@ -65,6 +66,19 @@ TEST_F(TrustWorker, AWorkerThatWasKilledIsReplaced) {
   for (const int child : own_children()) ::kill(child, SIGKILL);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(examine(worker, task()).outcome, Outcome::pass);
+}
+
+// A driver holds memory of the device for each process. Who asks again starts another.
+TEST_F(TrustWorker, AWorkerThatIsAskedNothingEnds) {
+  LineProcess process({FALTUNG_COMMAND, "worker", "--idle", "300ms"});
+  std::string line;
+  ASSERT_EQ(process.receive(line, 5e3), LineProcess::Got::line);
+  ASSERT_TRUE(process.send(protocol::probe({"cpu", Probe::Part::memory})));
+  ASSERT_EQ(process.receive(line, 5e3), LineProcess::Got::line);
+  EXPECT_TRUE(protocol::read_reply(line).report);
+  EXPECT_EQ(process.receive(line, 5e3), LineProcess::Got::end);
+  EXPECT_FALSE(process.send(protocol::probe({"cpu", Probe::Part::memory})));
+  EXPECT_EQ(process.end(5e3).code, 0);
 }
 
 TEST_F(TrustWorker, AWorkerOutlivesTheThreadThatStartedIt) {

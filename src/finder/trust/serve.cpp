@@ -1,6 +1,7 @@
 // The worker's side: a loop over requests.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -65,13 +66,21 @@ class Output {
   Clock::time_point when_;
 };
 
-bool read_line(std::string& buffer, std::string& line) {
+// Ends the requests once there was none for so long: what a driver holds of a device's memory for a process
+// that waits is hundreds of megabytes. What was sent by then is read yet; later ones fail, and start another.
+void await_input(int idle_ms) {
+  pollfd caller{STDIN_FILENO, POLLIN, 0};
+  if (::poll(&caller, 1, idle_ms) == 0) ::shutdown(STDIN_FILENO, SHUT_RD);
+}
+
+bool read_line(std::string& buffer, std::string& line, int idle_ms) {
   while (true) {
     if (const std::size_t end = buffer.find('\n'); end != std::string::npos) {
       line = buffer.substr(0, end);
       buffer.erase(0, end + 1);
       return true;
     }
+    await_input(idle_ms);
     char bytes[4096];
     const ssize_t got = ::read(STDIN_FILENO, bytes, sizeof bytes);
     if (got < 0 && errno == EINTR) continue;
@@ -82,7 +91,7 @@ bool read_line(std::string& buffer, std::string& line) {
 
 }  // namespace
 
-int serve_worker() {
+int serve_worker(int idle_ms) {
   Output out(claim_output());
   end_with_caller();
   // Where memory runs out, this process is the one to go; Linux alone has the file.
@@ -90,7 +99,7 @@ int serve_worker() {
   out.line(protocol::hello());
   Examiner examiner;
   std::string buffer, line;
-  while (read_line(buffer, line)) {
+  while (read_line(buffer, line, idle_ms)) {
     out.start();
     try {
       const protocol::Request request = protocol::read_request(line);

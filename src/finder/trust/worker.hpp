@@ -58,9 +58,9 @@ class Worker {
   int owner_ = 0;  // the process that started it: a fork of the caller's makes its own
 };
 
-// The other end: answers requests from standard input on standard output until there are no more. Returns the
-// exit code.
-int serve_worker();
+// The other end: answers requests from standard input on standard output until there are no more, or was none
+// for so long. Returns the exit code.
+int serve_worker(int idle_ms = 30'000);
 
 }  // namespace faltung
 
