@@ -36,6 +36,19 @@ PLANES = [
     ("fwd", "f16", 8, 1, 128, 5, 24, (1, 1), (1, 1), (3, 3), (4, 24, 1), {}),
 ]
 
+# Whole planes
+WHOLE = [
+    ("fwd", "f16", 16, 2, 64, 14, 14, (1, 1), (1, 1), (3, 3), (14, 16, 1), {"HAS_BIAS": 1, "HAS_RESIDUAL": 1}),
+    ("fwd", "bf16", 32, 3, 96, 7, 7, (1, 1), (1, 1), (3, 3), (7, 8, 2), {"HAS_BIAS": 1}),
+    ("fwd", "f16", 4, 1, 96, 6, 21, (1, 1), (1, 1), (3, 3), (7, 24, 1), {"HAS_BIAS": 1}),
+    ("fwd", "f16", 8, 2, 80, 14, 13, (1, 0), (2, 2), (3, 3), (7, 8, 2), {}),
+    ("fwd", "f16", 8, 1, 16, 5, 26, (0, 2), (1, 1), (1, 4), (7, 32, 1), {"HAS_BIAS": 1}),
+    ("bwd_d", "f16", 32, 2, 64, 14, 14, (1, 1), (2, 2), (3, 3), (7, 8, 2), {}),
+    ("bwd_d", "bf16", 4, 1, 32, 7, 11, (0, 1), (2, 1), (2, 3), (4, 16, 1), {}),
+    ("bwd_d", "f16", 16, 1, 80, 7, 10, (2, 1), (1, 2), (2, 1), (7, 8, 1), {}),
+    ("bwd_d", "f16", 32, 3, 64, 7, 7, (1, 1), (1, 1), (3, 3), (7, 8, 4), {}),
+]
+
 # Depthwise, by Toeplitz and Hankel matrices: direction, dtype, batch, channels, height, width, padding, filter, tile (rows, columns, images), lines of a strip, channels, more
 TOEPLITZ = [
     ("fwd", "f16", 1, 24, 9, 21, (3, 3), (7, 7), (14, 24, 1), 7, 16, {"HAS_BIAS": 1}),
@@ -91,7 +104,7 @@ def sixteens(tile):
 def grouped(case, layout="nhwc"):
     direction, dtype, group, batch, c, h, w, pad, stride, taps, tile, more = case
     return {**constants("grouped_mma", direction, dtype, batch, c, h, w, pad, taps, tile, 64, stride, group, layout), "PHASE_H": pad[0] % stride[0],
-            "PHASE_W": pad[1] % stride[1], "THREADS": 128 if direction == "bwd_w" else 128 * sixteens(tile), **more}
+            "PHASE_W": pad[1] % stride[1], "ASKS_AHEAD": 1, "THREADS": 128 if direction == "bwd_w" else 128 * sixteens(tile), **more}
 
 
 def grouped_planes(case):
@@ -100,6 +113,14 @@ def grouped_planes(case):
     q = (w + 2 * pad[1] - taps[1]) // stride[1] + 1
     read, written = (w, q) if direction == "fwd" else (q, w)
     return {**grouped(case, "nchw"), "LOAD_RUN": math.gcd(read, 4), "STORE_RUN": math.gcd(written, 8)}
+
+
+def grouped_whole(case):
+    """Whole planes of NCHW, one tile an image."""
+    direction, h, w, pad, stride, taps, tile = *(case[i] for i in (0, 5, 6, 7, 8, 9, 10)),
+    p, q = [(size + 2 * pad[i] - taps[i]) // stride[i] + 1 for i, size in enumerate((h, w))]
+    read, written = (h * w, p * q) if direction == "fwd" else (p * q, h * w)
+    return {**grouped(case, "nchw"), "WHOLE": 1, "IN_PLANE": read, "OUT_PLANE": written}
 
 
 def toeplitz(case):
@@ -125,6 +146,9 @@ class PatchTiles(unittest.TestCase):
     def test_groups_of_few_channels_in_planes(self):
         results = [case for case in GROUPED if case[0] != "bwd_w"]
         expect_exact(self, "patch_tiles", results + PLANES, grouped_planes)
+
+    def test_groups_of_few_channels_in_whole_planes(self):
+        expect_exact(self, "patch_tiles", WHOLE, grouped_whole)
 
     def test_depthwise_by_toeplitz_matrices(self):
         expect_exact(self, "patch_tiles", TOEPLITZ, toeplitz)

@@ -5,10 +5,14 @@
 // filter's registers have all that they meet, zeros between groups. A place is a result of forward, and STRIDE_H x
 // STRIDE_W results of backward_data.
 //
-// The host defines what grouped_mma_patch.h asks for, for nchw grouped_mma_planes.h; THREADS is 128 for each 16 places.
-// PHASE_H and PHASE_W (backward_data): what remains of the padding divided by the strides.
-#include "kernels/gpu/grouped_mma_patch.h"
-#ifdef LAYOUT_nchw
+// The host defines what grouped_mma_patch.h asks for, for nchw grouped_mma_planes.h, or grouped_mma_whole.h and WHOLE;
+// THREADS is 128 for each 16 places. PHASE_H and PHASE_W (backward_data): what remains of the padding divided by the
+// strides. ASKS_AHEAD: 1 where what is read is asked for while the kernel before still runs (but of planes by runs).
+#include "kernels/gpu/grouped_mma_ahead.h"
+#define FILTER_BYTES (R * S * GROUP * 2)  // of one of the 64 channels
+#ifdef WHOLE
+#include "kernels/gpu/grouped_mma_whole.h"
+#elif defined(LAYOUT_nchw)
 #include "kernels/gpu/grouped_mma_planes.h"
 #endif
 
@@ -47,8 +51,8 @@ F_DEVICE void multiply_steps(const u32* a, const u32* b, float* d) {
 #endif
 }
 
-#define FILTER_BYTES (R * S * GROUP * 2)  // of one of the 64 channels
-
+#ifndef WHOLE
+#define FILTER_PITCH FILTER_BYTES
 #if GROUP >= 8
 // Matrices of eight results' channels by eight of those that they meet, in the order of the words.
 F_DEVICE void read_filter(u32 filters, int warp_channel, int lane, u32* words) {
@@ -86,12 +90,17 @@ F_DEVICE void read_filter(const element_t* filters, int warp_channel, int lane, 
   }
 }
 #endif
+#endif
 
-// Pixels of a row of results, in local memory; a turn stores as many as there are eight threads. Of nchw a channel's
+// Whole planes of results are stored at the end, from where they are put.
+//
+// Else: pixels of a row of results, in local memory; a turn stores as many as there are eight threads. Of nchw a channel's
 // lie side by side, an odd number of 16 bytes from the next one's, and are stored by runs.
 #define TURN (THREADS / 8)
 #define RESULT_PIXELS (TURN * PHASES(STRIDE_W))
-#ifdef LAYOUT_nchw
+#ifdef WHOLE
+#define TOGETHER PATCH_ROWS  // that are waited for at once
+#elif defined(LAYOUT_nchw)
 #define RESULT_PITCH (RESULT_PIXELS * 2 + 16)
 #define RESULT_BYTES (PHASES(STRIDE_H) * CHANNELS * RESULT_PITCH)
 #define IMAGE_RUNS (COLUMNS * PHASES(STRIDE_W) / STORE_RUN)
@@ -101,10 +110,13 @@ F_DEVICE void read_filter(const element_t* filters, int warp_channel, int lane, 
 #define RESULT_BYTES (PHASES(STRIDE_H) * RESULT_PIXELS * PIXEL_BYTES)
 #define TURNS PHASES(STRIDE_W)
 #endif
+#ifndef WHOLE
+#define TOGETHER 1
+#endif
 
 F_DENSE_KERNEL(THREADS, BLOCKS)
 grouped_mma(F_TENSORS(in, w, out), Sizes z) {
-  F_FOLLOW_PREVIOUS();
+  F_LET_NEXT_BEGIN();
   F_OPEN_TENSORS(in, w, out)
   const int thread = F_THREAD(), lane = thread % 32, tile = thread / 128;
   const int chunks = (OUT_C + CHANNELS - 1) / CHANNELS;
@@ -116,10 +128,22 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
   const u32 patch = local_address(local_memory);
 
   unsigned char* const filters = local_memory + PATCH_ROWS * ROW_PIXELS * PIXEL_BYTES;
-  unsigned char* const result = filters + CHANNELS * FILTER_BYTES;
+  unsigned char* const result = filters + CHANNELS * FILTER_PITCH;
   const int top = first_row * STEP(STRIDE_H) + FIRST(z.pad_top, R, STRIDE_H, PHASE_H);
   const int left = first_column * STEP(STRIDE_W) + FIRST(z.pad_left, S, STRIDE_W, PHASE_W);
-#ifdef LAYOUT_nchw
+  if (ASKS_AHEAD) {
+    ask_for_run(w + (index_t)first_channel * (R * S * GROUP), F_MIN(OUT_C - first_channel, CHANNELS) * (R * S * GROUP));
+#ifdef WHOLE
+    ask_for_planes(in, first_image, first_channel, IN_C, z.n);
+#elif defined(LAYOUT_nhwc)
+    ask_for_pixels<PATCH_ROWS, PATCH_COLUMNS>(in, first_image, first_channel, top, left, IN_C, IN_H, IN_W, z.n);
+#endif
+  }
+  F_WAIT_FOR_PREVIOUS();
+#ifdef WHOLE  // results are put where what was brought lay
+  bring_planes(local_address(result), in, first_image, first_channel, IN_C, z.n);
+  bring_filters_apart(filters, w, first_channel, OUT_C);
+#elif defined(LAYOUT_nchw)
   turn_filters(filters, w, first_channel, OUT_C);
   bring_planes<PATCH_ROWS, PATCH_COLUMNS, STEP(STRIDE_W)>(local_memory, in, first_image, first_channel, top, left, IN_C, IN_H,
                                                           IN_W, z.n);
@@ -140,6 +164,7 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
   const int eight = F_MIN(tile * 2 + lane / 8 % 2, IMAGES * EIGHTS - 1);
   const int column = (eight % EIGHTS * 8 + lane % 8) * STEP(STRIDE_W);
   const u32 pixels = patch + (eight / EIGHTS * PATCH_COLUMNS + column) * PIXEL_BYTES;
+#ifndef WHOLE
   // What the thread stores, from the first row of results on, and where it lies; -1 where there is no pixel.
   index_t stores[TURNS];
   int from[TURNS];
@@ -159,12 +184,20 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
     const bool is_pixel = image < IMAGES && first_image + image < z.n && to < OUT_W && channel < OUT_C;
     stores[turn] = is_pixel ? F_OFFSET(first_image + image, channel, 0, to, OUT_C, OUT_H, OUT_W) : -1;
   }
+#endif
   u32 filter[R * S][2][WORDS];
+#ifdef WHOLE
+  wait_for_rows<1>(1);
+  turn_planes<PATCH_ROWS, PATCH_COLUMNS, STEP(STRIDE_W)>(local_memory, result, top, left, IN_H, IN_W);
+  wait_for_rows<0>(0);
+  read_filter(filters, warp_channel, lane, &filter[0][0][0]);
+#else
   wait_for_rows<PATCH_ROWS>(PATCH_ROWS);
 #if GROUP >= 8
   read_filter(local_address(filters), warp_channel, lane, &filter[0][0][0]);
 #else
   read_filter((const element_t*)filters, warp_channel, lane, &filter[0][0][0]);
+#endif
 #endif
 
   float sums[SUM_ROWS][PHASES(STRIDE_H)][PHASES(STRIDE_W)][2][4];
@@ -216,7 +249,13 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
       }
 #endif
       const u32 pair = F_PAIR(v[0], v[1]);
-#ifdef LAYOUT_nchw
+#ifdef WHOLE
+      const int image = place / COLUMNS, of = image * CHANNELS + warp_channel + e * 8 + lane % 4 * 2;
+      const int down = m * PHASES(STRIDE_H) + ph, across = place % COLUMNS * PHASES(STRIDE_W) + pw;
+      unsigned char* const line = result + (of * OUT_PLANE + down * OUT_W + across) * 2;
+      if (image < IMAGES && down < OUT_H && across < OUT_W)
+        *(u16*)line = (u16)pair, *(u16*)(line + OUT_PLANE * 2) = (u16)(pair >> 16);
+#elif defined(LAYOUT_nchw)
       const int of = ph * CHANNELS + warp_channel + e * 8 + lane % 4 * 2;
       unsigned char* const line = result + m % 2 * RESULT_BYTES + of * RESULT_PITCH + pixel * 2;
       *(u16*)line = (u16)pair, *(u16*)(line + RESULT_PITCH) = (u16)(pair >> 16);
@@ -227,6 +266,9 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
     }
   };
   const auto store_row = [&](int m) {
+#ifdef WHOLE
+    if (m == ROWS - 1) store_planes(out, result, first_image, first_channel, OUT_C, z.n);
+#else
     F_UNROLL
     for (int ph = 0; ph < PHASES(STRIDE_H); ++ph) {
       const int row = (first_row + m) * PHASES(STRIDE_H) + ph;
@@ -241,6 +283,7 @@ grouped_mma(F_TENSORS(in, w, out), Sizes z) {
 #endif
       }
     }
+#endif
   };
-  walk_down<PATCH_ROWS, SPAN_H, STEP(STRIDE_H), 1>(add_row, put_row, store_row);
+  walk_down<PATCH_ROWS, SPAN_H, STEP(STRIDE_H), TOGETHER>(add_row, put_row, store_row);
 }

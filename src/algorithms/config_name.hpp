@@ -96,6 +96,7 @@ inline constexpr NameEntry kNameWords[] = {
     {"turned",
      "NCHW, turned to pixels on the way: halo patches to shared memory; on the CPU planes to a cache"},
     {"walk", "a thread walks down its rows, with the sums that a row of the image is part of"},
+    {"whole", "whole planes of NCHW, which are turned to pixels in shared memory"},
     {"wide", "a block is one thread with wide vectors; or rows of the output's gradient are made wider"},
     {"wx", "the filter as it is, transposed by the matrix units (nothing is packed)"},
     {"wres", "weights stay in shared memory (resident)"},

@@ -32,23 +32,39 @@ bool in_planes(const Problem& p) { return p.layout == Layout::nchw; }
 i64 load_run(const Problem& p) { return std::gcd(p.direction == Direction::forward ? p.w : p.q(), 4); }
 i64 store_run(const Problem& p) { return std::gcd(p.direction == Direction::forward ? p.q() : p.w, 8); }
 
+// What is read, of forward x, and what is written: elements of a plane.
+i64 in_plane(const Problem& p) { return p.direction == Direction::forward ? p.h * p.w : p.p() * p.q(); }
+i64 out_plane(const Problem& p) { return p.direction == Direction::forward ? p.p() * p.q() : p.h * p.w; }
+
+// How planes of nchw come: by runs of pixels through registers, as pixels do, or as whole planes.
+enum class Planes { runs, whole };
+constexpr NameWord<Planes> kPlanes[] = {{Planes::runs, ""}, {Planes::whole, "whole"}};
+
 // 16 places of a row for each four warps, 16 of the channels each.
 struct Tile {
   int rows, columns, images;
+  Planes planes = Planes::runs;
   static constexpr int channels = 64, kMostResident = 6;
   template <class Name>
   void spell(Name& name) {
+    name.word(planes, kPlanes);
     name.key("tp", rows, columns, images);
   }
+  bool whole() const { return planes == Planes::whole; }
   i64 sixteens() const { return ceil_div(i64{images} * columns, 16); }
   int threads(const Problem& p) const { return is_weights(p) ? 128 : 128 * static_cast<int>(sixteens()); }
   i64 patch_rows(const Problem& p) const { return (rows - 1) * down(p).step + down(p).span; }
   i64 patch_columns(const Problem& p) const { return (columns - 1) * across(p).step + across(p).span; }
-  // The patch, and the gradient's pixels, or the filters and two rows of results, which in planes lie apart.
+  // The patch, and the gradient's pixels, or the filters and two rows of results, which in planes lie apart;
+  // or filters that do, and planes as they are read and later written.
   i64 local_bytes(const Problem& p) const {
     const i64 filters = p.r * p.s * group(p), row = sixteens() * 16, apart = in_planes(p) ? 8 : 0;
     const i64 results = 2 * (row * across(p).phases + apart) * down(p).phases;
-    const i64 others = is_weights(p) ? rows * row : filters + results;
+    i64 others = is_weights(p) ? rows * row : filters + results;
+    if (whole()) {
+      const bool are_apart = group(p) > kOctet && filters % kOctet == 0;
+      others = filters + (are_apart ? kOctet : 0) + images * std::max(in_plane(p), out_plane(p));
+    }
     return (images * patch_rows(p) * patch_columns(p) + others) * channels * 2;
   }
   // The filter's or its sums, a row's sums or the gradient's rows, and those for addresses and what is read.
@@ -60,16 +76,34 @@ struct Tile {
         in_planes(p) ? ceil_div(columns * a.phases * images, store_run(p) * 2 * sixteens()) : 0;
     return p.r * p.s * 2 * eights + held * d.phases * a.phases * 8 + 56 + 2 * stores;
   }
-  bool serves(const Problem& p, const DeviceInfo&) const {
-    constexpr int kMostPatchRows = 16;  // all is unrolled
-    return patch_rows(p) <= kMostPatchRows && fits(p, *this, 2 * places(p).rows) &&
+  bool serves(const Problem& p, const DeviceInfo& device) const {
+    constexpr int kMostPatchRows = 16;          // all is unrolled
+    constexpr i64 kMostBytesOfTwo = 112 << 10;  // of Hopper's multiprocessor
+    const Places all = places(p);
+    if (whole() && (!in_planes(p) || is_weights(p) || rows < all.rows || columns < all.columns)) return false;
+    const i64 most_bytes = whole() && device.has("sm_90") ? kMostBytesOfTwo : kMostBytes;
+    return patch_rows(p) <= kMostPatchRows && fits(p, *this, 2 * all.rows, most_bytes) &&
            (!is_weights(p) || columns <= 32);
   }
-  gpu::Constants constants(const Problem& p, const DeviceInfo&) const {
+  // Of two rounds of blocks and, in pixels, without strides; else what is asked for and brought later is read
+  // twice.
+  bool asks_ahead(const Problem& p, const DeviceInfo& device) const {
+    constexpr i64 kMostRounds = 2;
+    const i64 room = i64{std::max(1, device.units)} * resident(p, *this);
+    return device.has("sm_90") && !is_weights(p) && whole() == in_planes(p) &&
+           (whole() || down(p).step * across(p).step == 1) &&
+           patches(p, *this) * chunks(p, *this) <= kMostRounds * room;
+  }
+  gpu::Constants constants(const Problem& p, const DeviceInfo& device) const {
     gpu::Constants all = {{"GROUP", std::to_string(group(p))},
                           {"PHASE_H", std::to_string(down(p).rest)},
                           {"PHASE_W", std::to_string(across(p).rest)}};
-    if (in_planes(p)) {
+    if (!is_weights(p)) all.emplace_back("ASKS_AHEAD", asks_ahead(p, device) ? "1" : "0");
+    if (whole()) {
+      all.emplace_back("WHOLE", "1");
+      all.emplace_back("IN_PLANE", std::to_string(in_plane(p)));
+      all.emplace_back("OUT_PLANE", std::to_string(out_plane(p)));
+    } else if (in_planes(p)) {
       all.emplace_back("LOAD_RUN", std::to_string(load_run(p)));
       all.emplace_back("STORE_RUN", std::to_string(store_run(p)));
     }
@@ -78,9 +112,13 @@ struct Tile {
 };
 
 // Of tiles that are predicted alike the first is the better one.
-constexpr Tile kTiles[] = {{7, 16, 1}, {8, 16, 1}, {14, 16, 1}, {7, 8, 4},  {7, 8, 2},  {4, 8, 2},
-                           {4, 16, 1}, {2, 16, 1}, {14, 32, 1}, {8, 32, 1}, {7, 32, 1}, {4, 32, 1},
-                           {2, 32, 1}, {7, 8, 1},  {4, 8, 1},   {7, 56, 1}, {4, 56, 1}, {14, 56, 1}};
+constexpr auto kWhole = Planes::whole;
+constexpr Tile kTiles[] = {{7, 16, 1},        {8, 16, 1},        {14, 16, 1},         {7, 8, 4},
+                           {7, 8, 2},         {4, 8, 2},         {4, 16, 1},          {2, 16, 1},
+                           {14, 32, 1},       {8, 32, 1},        {7, 32, 1},          {4, 32, 1},
+                           {2, 32, 1},        {7, 8, 1},         {4, 8, 1},           {7, 56, 1},
+                           {4, 56, 1},        {14, 56, 1},       {14, 16, 1, kWhole}, {7, 8, 4, kWhole},
+                           {7, 8, 2, kWhole}, {7, 8, 1, kWhole}, {7, 16, 1, kWhole}};
 
 // Both were fitted to what tiles of ResNeXt's groups took on an H200, 8 and 10 % from it in the mean; cycles
 // are of one multiprocessor, bytes a ms its share.
@@ -100,9 +138,10 @@ double weights_ms(const Problem& p, const Tile& t, const Target& target) {
 }
 
 // In planes by so much longer; where a tile has not whole rows; and where strides make many rows of a high
-// one. By its choices, of 42 tiles that were timed, rather than by its errors.
+// one. By its choices, of 42 tiles that were timed, rather than by its errors; whole ones by 20.
 double turned(const Problem& p, const Tile& t) {
-  constexpr double kTurned = 2.1, kNarrow = 1.2, kHigh = 1.3;
+  constexpr double kTurned = 2.1, kNarrow = 1.2, kHigh = 1.3, kTurnedWhole = 1.35;
+  if (t.whole()) return kTurnedWhole;
   const i64 width = p.direction == Direction::forward ? p.q() : p.w;
   const bool high = down(p).phases > 1 && t.rows > 8;
   return kTurned * (t.columns * across(p).phases < width ? kNarrow : 1) * (high ? kHigh : 1);

@@ -94,14 +94,14 @@ i64 parts(const Problem& p, const Tile& t, const DeviceInfo& device) {
   return splits(p, t, device) / cluster_of(t);
 }
 
-// Whether it has what a launch and a block hold, and is not much larger than the image: most_rows are too
-// many.
+// Whether it has what a launch and a block hold, at most so many bytes, and is not much larger than the
+// image: most_rows are too many.
 template <class Tile>
-bool fits(const Problem& p, const Tile& t, i64 most_rows) {
+bool fits(const Problem& p, const Tile& t, i64 most_rows, i64 most_bytes = kMostBytes) {
   const Places all = places(p);
   const bool larger = t.columns >= all.columns + 16 || t.rows >= most_rows || t.images > all.images ||
                       (t.images > 1 && t.columns < all.columns);
-  return !larger && t.local_bytes(p) <= kMostBytes && patches(p, t) * chunks(p, t) < i64{1} << 30;
+  return !larger && t.local_bytes(p) <= most_bytes && patches(p, t) * chunks(p, t) < i64{1} << 30;
 }
 
 // A launch, and what goes on side by side: the longest, and of the others a share.
