@@ -175,6 +175,7 @@ TEST(ConfigName, EveryAlgorithmSpeaksIt) {
        {"fwd:n2c64h56w56k64r3s3:pad1:f16:nhwc", "fwd:n2c64h56w56k64r3s3:pad1:f16:nchw:bias:relu:maxpool2",
         "fwd:n2c64h56w56k64r1s1:f16:nchw", "fwd:n2c3h224w224k64r7s7:st2:pad3:bf16:nhwc",
         "fwd:n2c32h56w56k32r3s3:pad1:g32:f32:nchw", "fwd:n2c32h56w56k32r3s3:pad1:g32:f16:nhwc",
+        "fwd:n2c32h56w56k32r3s3:pad1:g32:f16:nchw", "bwd_d:n2c64h56w56k64r1s1:st2:f16:nchw",
         "fwd:n2c64h56w56k64r3s3:pad1:f32:nchw:math=tf32", "fwd:n2c16h40w36k8r9s9:pad4:f32:nchw:math=fast",
         "bwd_w:n2c64h56w56k64r3s3:pad1:f16:nchw", "bwd_d:n2c64h56w56k64r3s3:st2:pad1:bf16:nhwc",
         "fwd:n2c64h56w56k64r3s3:pad1:g16:bf16:nhwc"}) {

@@ -162,14 +162,16 @@ TEST(ImplicitGemmSm90Steps, ScaleAndShiftAreTheKernelsOwnOfSixteenBitsInNhwc) {
     EXPECT_EQ(steps_on_hopper(text).front(), "scale and shift") << text;
 }
 
-// Of a 1x1 filter with strides the pixels that it takes are computed alone, and spread; a filter that has to
-// be turned comes with the gradient.
+// Of a 1x1 filter with strides the pixels that it takes are computed alone, and stored with the zeros between
+// where strides are 2, else spread; a filter that has to be turned comes with the gradient.
 TEST(ImplicitGemmSm90Steps, StridesInPlanes) {
   for (const char* type : {":f16", ":bf16"}) {
     EXPECT_THAT(steps_on_hopper("bwd_d:n32c256h56w56k512r1s1:st2:nchw" + std::string(type)),
-                ElementsAre("implicit_gemm", "x's gradient spread"));
+                ElementsAre("implicit_gemm"));
     EXPECT_THAT(steps_on_hopper("bwd_d:n32c1024h14w14k2048r1s1:st2:nchw" + std::string(type)),
-                ElementsAre("input to NHWC", "implicit_gemm", "x's gradient spread"));
+                ElementsAre("input to NHWC", "implicit_gemm"));
+    EXPECT_THAT(steps_on_hopper("bwd_d:n32c256h64w64k512r1s1:st4:nchw" + std::string(type)),
+                ElementsAre("implicit_gemm", "x's gradient spread"));
     EXPECT_THAT(steps_on_hopper("bwd_d:n32c128h56w56k128r3s3:st2:pad1:nchw" + std::string(type)),
                 ElementsAre("input and weights to NHWC", "implicit_gemm", "x's gradient to NCHW"));
   }
@@ -288,8 +290,8 @@ TEST(ImplicitGemmSm90Steps, TheWorkspaceHasRoomForAll) {
         }
       }
       EXPECT_TRUE(writes_x) << c.config;
-      // What is spread lies last.
-      if (c.config.starts_with("thin_")) {
+      // What is spread by a step lies last.
+      if (c.config.starts_with("thin_") && !c.config.ends_with("_ap2")) {
         EXPECT_EQ(recipe.workspace_bytes - *begins.rbegin(),
                   static_cast<std::size_t>(bytes_of(taken, x_shape(taken))))
             << c.config;

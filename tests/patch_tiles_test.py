@@ -84,6 +84,16 @@ DIAGONAL = [
     ("bwd_w", "f16", 1, 64, 13, 15, (1, 0), (2, 1), (3, 5), (4, 16, 1), 64, {"PARTS": 3}),
 ]
 
+# Depthwise, whole planes by Toeplitz matrices: direction, dtype, batch, channels, height, width, padding, filter, 16 rows and planes of a block, more
+WHOLE = [
+    ("fwd", "f16", 2, 6, 20, 24, (1, 1), (3, 3), (2, 2), {"HAS_BIAS": 1}),
+    ("fwd", "bf16", 1, 3, 9, 8, (3, 3), (7, 7), (1, 1), {}),
+    ("fwd", "f16", 1, 2, 41, 16, (2, 1), (5, 3), (2, 1), {}),
+    ("bwd_d", "f16", 1, 4, 16, 40, (1, 2), (3, 5), (1, 4), {}),
+    ("bwd_d", "bf16", 3, 2, 14, 14, (3, 4), (7, 9), (1, 2), {}),
+    ("fwd", "f16", 1, 3, 35, 28, (2, 2), (5, 5), (1, 1), {"HAS_BIAS": 1}),
+]
+
 
 def constants(kernel, direction, dtype, batch, c, h, w, pad, taps, tile, channels, stride=(1, 1), group=1,
               layout="nhwc"):
@@ -138,6 +148,13 @@ def diagonal(case):
             "THREADS": 4 * channels * sixteens(tile), "ASKS_AHEAD": 1, **more}
 
 
+def whole(case):
+    direction, dtype, batch, c, h, w, pad, taps, (bands, channels), more = case
+    rows = min(h, 16 * bands)
+    return {**constants("depthwise_planes", direction, dtype, batch, c, h, w, pad, taps, (rows, w, 1), channels, layout="nchw"), "HEIGHT": h,
+            "THREADS": 32 * channels * bands, "PIECE": math.gcd(w, 8), "ABOVE": pad[0], "BEFORE": pad[1], **more}
+
+
 @unittest.skipIf(shutil.which("g++") is None, "there is no g++")
 class PatchTiles(unittest.TestCase):
     def test_groups_of_few_channels(self):
@@ -155,6 +172,9 @@ class PatchTiles(unittest.TestCase):
 
     def test_depthwise_by_diagonal_matrices(self):
         expect_exact(self, "patch_tiles", DIAGONAL, diagonal)
+
+    def test_depthwise_of_whole_planes(self):
+        expect_exact(self, "patch_tiles", WHOLE, whole)
 
 
 if __name__ == "__main__":

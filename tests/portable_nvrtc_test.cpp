@@ -200,6 +200,27 @@ TEST(PortableNvrtc, DepthwiseTilesOfTheMatrixUnitsDoNotSpill) {
   }
 }
 
+// Every number of whole planes that a block has, large ones and small.
+TEST(PortableNvrtc, DepthwiseOfWholePlanesDoesNotSpill) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  const Algorithm& algorithm = find_algorithm("depthwise_planes_gpu");
+  for (const char* architecture : {"sm_80", "sm_90a"}) {
+    const auto compiler = std::make_shared<Compiler>(architecture);
+    Builder builder(compiler);
+    const Target target = builder.target();
+    for (const char* text :
+         {"fwd:n32c32h112w112k32r3s3:pad1:g32:f16:nchw:bias", "fwd:n32c144h56w56k144r3s3:pad1:g144:f16:nchw",
+          "bwd_d:n32c96h56w56k96r7s7:pad3:g96:bf16:nchw",
+          "fwd:n32c288h28w28k288r5s5:pad2:g288:f16:nchw:bias:gelu",
+          "fwd:n32c384h14w14k384r7s7:pad3:g384:bf16:nchw", "bwd_d:n32c64h32w128k64r9s9:pad4:g64:f16:nchw"}) {
+      const Problem p = parse_problem(text);
+      ASSERT_TRUE(algorithm.supports(p, target).yes) << algorithm.supports(p, target).why;
+      for (const Candidate& candidate : algorithm.candidates(p, target)) builder.programs(candidate.recipe());
+    }
+    EXPECT_GE(compiler->compiled, 15) << architecture;
+  }
+}
+
 // The same by diagonal matrices: small and large filters, strides, every number of channels a block has.
 TEST(PortableNvrtc, DepthwiseByDiagonalMatricesDoesNotSpill) {
   if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();

@@ -177,19 +177,18 @@ FALTUNG_BOTH constexpr int half_line(const Config& c) { return aligned(line_pixe
 FALTUNG_BOTH constexpr int line_bytes(const Config& c) {
   return c.turns() ? 2 * half_line(c) : kOutChannels * line_pitch(c);
 }
-FALTUNG_BOTH constexpr int raw_rows(const Config& c) {
-  return c.turns() ? 3 : 1;
-}  // of x before they are turned
+// Where x is made ready: the parts of a patch that are so as soon as they have come. Those that are turned
+// are rows.
+FALTUNG_BOTH constexpr int landings(const Config& c) { return c.turns() ? patch_height(c) : 1; }
 
 // ---------------------------------------------------------------------------------------- shared memory
 
 FALTUNG_BOTH constexpr int barrier_bytes(const Config& c) {
-  return (c.kind != Kind::lines ? c.stages * 2 : c.stages * 3 + c.rows * 2 + raw_rows(c) * 2) * 8;
+  return (c.kind != Kind::lines ? c.stages * 2 : c.stages * (2 + landings(c)) + c.rows * 2) * 8;
 }
 FALTUNG_BOTH constexpr int operand_bytes(const Config& c) {
   if (c.kind != Kind::lines) return c.stages * stage_stride(c);
-  return c.stages * stage_stride(c) + c.rows * line_bytes(c) +
-         (c.turns() ? raw_rows(c) * planes_bytes(c) : 0);
+  return c.stages * stage_stride(c) + c.rows * line_bytes(c);
 }
 // Where a cluster's blocks put half of their sums for each other: in the place of the operands.
 FALTUNG_BOTH constexpr int sum_bytes(const Config& c) {

@@ -74,8 +74,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
                           const __grid_constant__ Params p) {
   extern __shared__ unsigned char memory[];
   const unsigned x_stages = (smem_address(memory) + 1023) / 1024 * 1024,
-                 dy_stages = x_stages + kStages * kStageStride,
-                 raws = dy_stages + kLines * kLineBytes;
+                 dy_stages = x_stages + kStages * kStageStride;
   Barriers& barriers =
       *reinterpret_cast<Barriers*>(memory + (x_stages + kBarriersAt - smem_address(memory)));
   if (threadIdx.x == 0) {
@@ -93,9 +92,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   if (consumer == kConsumers) {
     if constexpr (kConsumers == 3) registers_down<80>();
     const int helper = threadIdx.x % 128;
-    if (helper == 0) produce_x(x_map, p, work, x_stages, raws, barriers);
+    if (helper == 0) produce_x(x_map, p, work, x_stages, barriers);
     if (helper == 32) produce_dy(dy_map, p, work, dy_stages, barriers);
-    if (kPrepares && helper >= 64) prepare(work, x_stages, raws, barriers, helper / 32 - 2, helper % 32);
+    if (kPrepares && helper >= 64) prepare(work, x_stages, barriers, helper / 32 - 2, helper % 32);
   } else {
     if constexpr (kConsumers == 3) registers_up<144>();
     Sums sums;

@@ -25,8 +25,7 @@ using Sums = float[kColumns / 2];
 struct Barriers {
   unsigned long long x_full[kStages], x_empty[kStages];
   unsigned long long dy_full[kLines], dy_empty[kLines];
-  unsigned long long raw_full[kRaws], raw_empty[kRaws];  // NHWC: rows of x before they are turned
-  unsigned long long landed[kStages];           // NCHW in two parts: the high ones are there
+  unsigned long long landed[kStages][kLandings];  // what is made ready is there
 };
 static_assert(sizeof(Barriers) <= barrier_bytes(kConfig), "room for the barriers");
 
@@ -36,27 +35,25 @@ __device__ __forceinline__ int rows_of(const Params& p, const Pixel& first) {
 }
 
 __device__ __forceinline__ void produce_x(const TensorMap& map, const Params& p, const Work& work, unsigned stages,
-                                          unsigned raws, Barriers& barriers) {
+                                          Barriers& barriers) {
   Ring<kStages> stage;
-  Ring<kRaws> raw;
   for (int tile = work.first; tile < work.end; ++tile) {
     const Pixel first = first_pixel(p, tile);
     const int h = first.h * kConfig.stride_h - p.pad_top;
+    const unsigned to = stages + stage.place * kStageStride;
+    barrier_wait(smem_address(&barriers.x_empty[stage.place]), stage.parity ^ 1);
     if constexpr (kTurns) {
       for (int row = 0; row < kPatchHeight; ++row) {
-        const unsigned full = smem_address(&barriers.raw_full[raw.place]), to = raws + raw.place * kPlanesBytes;
-        barrier_wait(smem_address(&barriers.raw_empty[raw.place]), raw.parity ^ 1);
+        const unsigned full = smem_address(&barriers.landed[stage.place][row]);
         barrier_expect(full, kPlanesBytes);
         for (int c = 0; c < kChannels; c += 32)
-          load_4d(to + c * kRow, &map, full, work.c + c, first.w, h + row, first.n);
-        raw.advance();
+          load_4d(to + row * kPlanesBytes + c * kRow, &map, full, work.c + c, first.w, h + row, first.n);
       }
     } else {
-      const unsigned full = smem_address(kPrepares ? &barriers.landed[stage.place] : &barriers.x_full[stage.place]);
-      barrier_wait(smem_address(&barriers.x_empty[stage.place]), stage.parity ^ 1);
+      const unsigned full = smem_address(kPrepares ? &barriers.landed[stage.place][0] : &barriers.x_full[stage.place]);
       barrier_expect(full, kPatchBytes);
-      load_4d(stages + stage.place * kStageStride, &map, full, first.w, work.c, h, first.n);
-      stage.advance();
+      load_4d(to, &map, full, first.w, work.c, h, first.n);
     }
+    stage.advance();
   }
 }

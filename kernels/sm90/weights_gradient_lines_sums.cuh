@@ -12,14 +12,10 @@ __device__ __forceinline__ void init_barriers(Barriers& barriers) {
   for (int i = 0; i < kStages; ++i) {
     init(barriers.x_full[i], kPrepares ? kPrepareWarps : 1);
     init(barriers.x_empty[i], kConsumers * 4);
-    init(barriers.landed[i], 1);
+    for (unsigned long long& landed : barriers.landed[i]) init(landed, 1);
   }
   for (int i = 0; i < kLines; ++i) {
     init(barriers.dy_full[i], 1);
     init(barriers.dy_empty[i], kConsumers * 4);
-  }
-  for (int i = 0; i < kRaws; ++i) {
-    init(barriers.raw_full[i], 1);
-    init(barriers.raw_empty[i], kPrepareWarps);
   }
 }

@@ -6,7 +6,8 @@ constexpr int kElement = kConfig.element_bytes();
 constexpr int kSteps = kRow / 32;                    // instructions a row
 constexpr int kPlanesBytes = planes_bytes(kConfig);  // a row of x, of every channel
 constexpr int kPatchHeight = patch_height(kConfig), kPatchBytes = patch_bytes(kConfig);
-constexpr int kRaws = raw_rows(kConfig), kLines = kConfig.rows;  // buffers of rows, of x and of dy
+constexpr int kLandings = landings(kConfig);
+constexpr int kLines = kConfig.rows;  // buffers of rows of dy
 constexpr int kLead = lead(kConfig), kLinePixels = line_pixels(kConfig), kLinePitch = line_pitch(kConfig);
 constexpr int kHalfLine = half_line(kConfig), kLineBytes = line_bytes(kConfig);
 constexpr int kBarriersAt = join_at(kConfig) - barrier_bytes(kConfig);

@@ -14,40 +14,36 @@ __device__ __forceinline__ void store_parts(unsigned to, const unsigned (&v)[4])
   }
 }
 
-// A row, from pixels of 32 channels to channels of 32 pixels, both swizzled. A lane is a channel; it takes every second
-// pixel of eight, as the instructions do.
-__device__ __forceinline__ void turn_row(unsigned from, unsigned to, int warp, int lane) {
-  constexpr int kChunks = kChannels / 32 * 8;  // of 32 channels by 4 pixels
-#pragma unroll 4
-  for (int i = warp; i < kChunks; i += kPrepareWarps) {
-    const int chunk = i % 8, block = i / 8, first = chunk / 2 * 8 + chunk % 2;
-    unsigned v[4];
+// Where they lie, from 32 pixels of 32 channels to 32 channels of 32 pixels, both swizzled. A lane is a channel; its
+// words have every second pixel of eight, as the instructions do.
+__device__ __forceinline__ void turn(unsigned block, int lane) {
+  // The swizzle is of bits that the block's beginning has not.
+  const unsigned from = block + lane * 4, to = block + lane * kRow + lane % 8 * 16;
+  unsigned v[32];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int pixel = first + j * 2;
-      load_shared<4>(from + block * 32 * kRow + pixel * 128 + (lane / 4 ^ pixel % 8) * 16 + lane % 4 * 4, v[j]);
-    }
-    store_parts(to + (block * 32 + lane) * kRow + (chunk ^ lane % 8) * 16, v);
+  for (int pixel = 0; pixel < 32; ++pixel) load_shared<4>((from ^ pixel % 8 * 16) + pixel * 128, v[pixel]);
+  __syncwarp();  // all of it has been read
+#pragma unroll
+  for (int chunk = 0; chunk < 8; ++chunk) {
+    const int first = chunk / 2 * 8 + chunk % 2;
+    const unsigned pixels[4] = {v[first], v[first + 2], v[first + 4], v[first + 6]};
+    store_parts(to ^ chunk * 16, pixels);
   }
 }
 
-__device__ __forceinline__ void prepare(const Work& work, unsigned stages, unsigned raws, Barriers& barriers, int warp,
-                                        int lane) {
+__device__ __forceinline__ void prepare(const Work& work, unsigned stages, Barriers& barriers, int warp, int lane) {
   Ring<kStages> stage;
-  Ring<kRaws> raw;
   for (int tile = work.first; tile < work.end; ++tile) {
     const unsigned to = stages + stage.place * kStageStride;
     if constexpr (kTurns) {
-      barrier_wait(smem_address(&barriers.x_empty[stage.place]), stage.parity ^ 1);
-      for (int row = 0; row < kPatchHeight; ++row) {
-        barrier_wait(smem_address(&barriers.raw_full[raw.place]), raw.parity);
-        turn_row(raws + raw.place * kPlanesBytes, to + row * kPlanesBytes, warp, lane);
-        __syncwarp();
-        if (lane == 0) barrier_arrive(smem_address(&barriers.raw_empty[raw.place]));
-        raw.advance();
+      constexpr int kBlocks = kChannels / 32;  // of a row
+#pragma unroll 1
+      for (int i = warp; i < kPatchHeight * kBlocks; i += kPrepareWarps) {
+        barrier_wait(smem_address(&barriers.landed[stage.place][i / kBlocks]), stage.parity);
+        turn(to + i * 32 * kRow, lane);
       }
     } else {
-      barrier_wait(smem_address(&barriers.landed[stage.place]), stage.parity);
+      barrier_wait(smem_address(&barriers.landed[stage.place][0]), stage.parity);
 #pragma unroll 4
       for (int i = warp * 32 + lane; i < kPatchBytes / 16; i += kPrepareWarps * 32) {
         unsigned v[4];

@@ -114,10 +114,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   if (consumer == kConsumers) {
     if constexpr (kConsumers == 3) registers_down<80>();
     const int helper = threadIdx.x % 128;
-    constexpr unsigned kNoRaws = 0;
-    if (helper == 0) produce_x(x_map, p, work, x_stages, kNoRaws, barriers);
+    if (helper == 0) produce_x(x_map, p, work, x_stages, barriers);
     if (helper == 32) produce_dy(dy_map, p, work, row_pixels, dy_stages, barriers);
-    if (kPrepares && helper >= 64) prepare(work, x_stages, kNoRaws, barriers, helper / 32 - 2, helper % 32);
+    if (kPrepares && helper >= 64) prepare(work, x_stages, barriers, helper / 32 - 2, helper % 32);
   } else {
     if constexpr (kConsumers == 3) registers_up<144>();
     Sums sums;

@@ -33,6 +33,7 @@ struct NameEntry {
 };
 
 inline constexpr NameEntry kNameKeys[] = {
+    {"ap", "pixels of the output that results lie apart, across and down, with zeros between"},
     {"bt",
      "block tile: results that a block (work-group) computes, rows x columns or channels x width x height; "
      "of "

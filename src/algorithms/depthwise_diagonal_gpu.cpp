@@ -67,7 +67,7 @@ struct Shape {
   int rows, columns, images;
 };
 constexpr Shape kShapes[] = {{14, 16, 1}, {7, 16, 1}, {8, 16, 1}, {28, 16, 1}, {14, 32, 1},
-                             {7, 32, 1},  {7, 56, 1}, {7, 8, 2},  {7, 8, 4}};
+                             {7, 32, 1},  {7, 56, 1}, {7, 8, 2},  {7, 8, 4},   {4, 16, 1}};
 constexpr int kChannels[] = {96, 64, 48, 32, 16};
 constexpr int kClusters[] = {1, 8, 16}, kMostPortable = 8;
 constexpr auto kTiles = [] {

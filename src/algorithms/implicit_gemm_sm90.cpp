@@ -176,7 +176,7 @@ class ImplicitGemmSm90 : public Algorithm {
       const Problem given = sums_apart(formed, asked) ? without_training(asked) : asked;
       if (!sm90::goes_around(formed.form, given)) return cost_of_kernel(formed, given, target).ms;
       return cost_of_kernel(sm90::inside(formed), sm90::inside(formed.form, given), target).ms +
-             sm90::steps_around_ms(formed.form, given, Chip::of(target, given));
+             sm90::steps_around_ms(formed, given, Chip::of(target, given));
     };
     return nearest_of(forms(asked, target), price,
                       [&](const Formed& formed) { return candidate_of(formed, asked, target); });
@@ -213,6 +213,8 @@ class ImplicitGemmSm90 : public Algorithm {
       for (Formed formed : forms(sm90::inside(around, given), target)) {
         formed.form = around;
         all.push_back(formed);
+        formed.tiling.apart = 2;
+        if (sm90::stores_apart(formed, given)) all.push_back(formed);
       }
     }
     return all;
@@ -226,8 +228,11 @@ class ImplicitGemmSm90 : public Algorithm {
     return [formed](const Problem& given, const Target& target) -> std::optional<Candidate> {
       sm90::require_form(formed, given);
       // Refuses what it cannot.
-      if (sm90::goes_around(formed.form, given))
-        maker(sm90::inside(formed))(sm90::inside(formed.form, given), target);
+      if (sm90::goes_around(formed.form, given)) {
+        Formed kernel = sm90::inside(formed);
+        kernel.tiling.apart = 1;
+        maker(kernel)(sm90::inside(formed.form, given), target);
+      }
       const bool apart = sums_apart(formed, given);
       if (const std::string why = misfit(formed, apart ? without_training(given) : given); !why.empty()) {
         if (given.epilogue.pool.kind != PoolKind::none) return std::nullopt;
@@ -272,9 +277,8 @@ class ImplicitGemmSm90 : public Algorithm {
       return with_training_step(candidate_of(formed, without_training(given), target), given, target);
     if (!sm90::goes_around(formed.form, given)) return candidate_of_kernel(formed, given, target);
     const Problem inner = sm90::inside(formed.form, given);
-    Candidate c =
-        sm90::with_steps_around(formed.form, given, candidate_of_kernel(sm90::inside(formed), inner, target),
-                                Chip::of(target, given));
+    Candidate c = sm90::with_steps_around(
+        formed, given, candidate_of_kernel(sm90::inside(formed), inner, target), Chip::of(target, given));
     c.config = config_name(formed);
     c.recipe = [formed, given, &device = target.device] { return sm90::recipe(formed, given, device); };
     c.maker = maker(formed);

@@ -16,6 +16,7 @@ std::vector<std::unique_ptr<Algorithm>>& algorithms() {
     all.push_back(make_depthwise_diagonal_gpu());
     all.push_back(make_depthwise_gpu());
     all.push_back(make_depthwise_mma_gpu());
+    all.push_back(make_depthwise_planes_gpu());
     all.push_back(make_direct_cpu());
     all.push_back(make_direct_gpu());
     all.push_back(make_explicit_gemm_cpu());

@@ -12,6 +12,7 @@ std::unique_ptr<Algorithm> make_depthwise_cpu();
 std::unique_ptr<Algorithm> make_depthwise_diagonal_gpu();
 std::unique_ptr<Algorithm> make_depthwise_gpu();
 std::unique_ptr<Algorithm> make_depthwise_mma_gpu();
+std::unique_ptr<Algorithm> make_depthwise_planes_gpu();
 std::unique_ptr<Algorithm> make_direct_cpu();
 std::unique_ptr<Algorithm> make_direct_gpu();
 std::unique_ptr<Algorithm> make_explicit_gemm_cpu();

@@ -68,13 +68,14 @@ Cost cost(const Tile& t, const Problem& problem, const sm90::Chip& chip) {
   constexpr double kOverlap = 0.3775;  // what is lost of the shorter of bytes and arithmetic
   constexpr double kPaired = 0.00028;  // ms: what two blocks lose by waiting for each other
   constexpr double kLines = 1.1;       // products from registers, by so much slower
-  // Of those in one part, of planes: longer by so much where rows are of 64 bytes, and with a ring of few
-  // rows; by a share of what a halo has beyond the tile; and cycles until the first patch is there, a row
-  // beyond six.
-  constexpr double kPlanesLines = 0.97, kNarrowRow = 1.07, kFewRows = 1.1, kHalo = 0.04, kFirstRow = 590;
+  // Of those in one part: longer by so much where rows are of 64 bytes, and with a ring of few rows; by a
+  // share of what a halo has beyond the tile, more where it is turned too; and cycles until the first patch
+  // is there, a row beyond six.
+  constexpr double kPlanesLines = 0.97, kNarrowRow = 1.07, kFewRows = 1.1, kHalo = 0.04, kTurnedHalo = 0.1,
+                   kFirstRow = 590;
   // Of those in two parts; longer by so much where rows are of 64 bytes.
   constexpr double kPlanesParts = 0.855, kNarrowParts = 1.13;
-  constexpr double kTurnedRow = 0.53;  // where x is turned: for each of its rows by so much, beside
+  constexpr double kTurnedRow = 0.53;  //   and where x is turned: for each of its rows by so much, beside
   constexpr double kUnturned = 0.83;   //   so many
   const Problem p = seen(t, problem);
   const Config c = config(t, problem, p);
@@ -106,14 +107,14 @@ Cost cost(const Tile& t, const Problem& problem, const sm90::Chip& chip) {
     issue = kIssue * boxes;
   } else {
     const double rows = static_cast<double>(std::min<i64>(t.height, p.p()));
-    // What turns a tile's halo too is in the way of its products.
     const double halo = static_cast<double>(patch_height(c)) / (c.height * c.stride_h);
-    const double slower = c.turns() ? kTurnedRow * (kUnturned + halo) : kLines;
-    const double step = columns(c) / 2.0 * (c.parts == Parts::two ? 3 : 1) * slower;
+    const bool two_parts = c.parts == Parts::two;
+    const double slower = c.turns() && two_parts ? kTurnedRow * (kUnturned + halo) : kLines;
+    const double step = columns(c) / 2.0 * (two_parts ? 3 : 1) * slower;
     tile = rows * (row_bytes(c) / 32) * consumers(c) * step;
-    if (!c.turns() && c.parts == Parts::one) {
+    if (!two_parts) {
       tile *= kPlanesLines * (row_bytes(c) < 128 ? kNarrowRow : 1) * (c.rows < 5 ? kFewRows : 1) *
-              (1 + kHalo * (halo - 1));
+              (1 + (c.turns() ? kTurnedHalo : kHalo) * (halo - 1));
       first = kFirstRow * std::max(0, patch_height(c) - 6);
     } else if (!c.turns()) {
       tile *= kPlanesParts * (row_bytes(c) < 128 ? kNarrowParts : 1);

@@ -5,6 +5,7 @@
 #include "src/algorithms/packing.hpp"
 #include "src/algorithms/sm90/copies.hpp"
 #include "src/algorithms/sm90/cost.hpp"
+#include "src/algorithms/sm90/list.hpp"
 #include "src/algorithms/sm90/phases.hpp"
 #include "src/algorithms/sm90/rewrites.hpp"
 #include "src/problem/dtype.hpp"
@@ -82,6 +83,13 @@ bool goes_around(Form form, const Problem& given) {
   return answer(form, given).inner.has_value();
 }
 
+bool stores_apart(const Formed& formed, const Problem& given) {
+  const bool alike = given.stride_h == 2 && given.stride_w == 2 && given.h % 2 == 0 && given.w % 2 == 0;
+  if (formed.form != Form::thinned || !alike || !goes_around(formed.form, given)) return false;
+  const Problem p = engine_problem(inside(formed.form, given));
+  return unfit(formed.tiling, p).empty();
+}
+
 Problem inside(Form form, const Problem& given) {
   const Answer& known = answer(form, given);
   return known.inner ? *known.inner : made(form, given);  // that throws, with the reason
@@ -92,7 +100,13 @@ Formed inside(Formed formed) {
   return formed;
 }
 
-double steps_around_ms(Form form, const Problem& given, const Chip& chip) {
+double steps_around_ms(const Formed& formed, const Problem& given, const Chip& chip) {
+  const Form form = formed.form;
+  if (formed.tiling.apart > 1) {
+    const std::size_t zeros =
+        bytes_of_operand(given, Operand::x) - bytes_of_operand(inside(form, given), Operand::x);
+    return zeros_ms(static_cast<double>(zeros), chip);
+  }
   const double written = spread_ms(static_cast<double>(bytes_of_operand(given, Operand::x)), chip);
   if (form != Form::deepened) return written;
   const Problem inner = inside(form, given);
@@ -100,9 +114,11 @@ double steps_around_ms(Form form, const Problem& given, const Chip& chip) {
          (given.layout == Layout::nchw ? turning_ms(engine_problem(inner), chip) : 0);
 }
 
-Candidate with_steps_around(Form form, const Problem& given, Candidate c, const Chip& chip) {
+Candidate with_steps_around(const Formed& formed, const Problem& given, Candidate c, const Chip& chip) {
+  const Form form = formed.form;
+  c.cost.ms += steps_around_ms(formed, given, chip);
+  if (formed.tiling.apart > 1) return c;
   const Held h = held(form, given, c.workspace_bytes, c.packed_bytes);
-  c.cost.ms += steps_around_ms(form, given, chip);
   if (form == Form::deepened) {
     c.accuracy.filter_unit_h = static_cast<int>(given.stride_h);
     c.accuracy.filter_unit_w = static_cast<int>(given.stride_w);
@@ -114,6 +130,7 @@ Candidate with_steps_around(Form form, const Problem& given, Candidate c, const 
 Recipe recipe_around(const Formed& formed, const Problem& given, const DeviceInfo& device) {
   const Problem inner = inside(formed.form, given);
   Recipe all = recipe(inside(formed), inner, device);
+  if (formed.tiling.apart > 1) return all;  // x's gradient, with its zeros
   const Held h = held(formed.form, given, all.workspace_bytes, all.packed_bytes);
   all.workspace_bytes = h.workspace_bytes, all.packed_bytes = h.packed_bytes;
   const Slot x{Place::workspace, h.x}, y{Place::workspace, h.y}, w{Place::packed, h.w};

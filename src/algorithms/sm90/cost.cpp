@@ -61,9 +61,10 @@ double epilogue_cycles(const Tiling& t, const KernelConfig& c) {
   const double rows = c.nchw && !runs ? kRows : 1;
   const bool whole = runs || t.stores == Stores::direct;
   const double singly = !whole && c.element == Element::f32 ? kSingly : 1;
+  const double zeros = t.apart > 1 ? kStoreApart : 1;
   const double sums = c.stats ? t.channels * t.pixels() * kChannelSum / t.sharers() : 0;
   return kEpilogue + sums +
-         t.channels * t.pixels() * c.element_bytes() / 2 * kStore / t.sharers() * rows * singly;
+         t.channels * t.pixels() * c.element_bytes() / 2 * kStore / t.sharers() * rows * singly * zeros;
 }
 
 // Of a split sum, and of its load that nothing hides.
@@ -254,6 +255,7 @@ double skipped_ms(double bytes, const Chip& chip) { return bytes / (fitted::step
 double packing_ms(double bytes, const Chip& chip) {
   return bytes == 0 ? 0 : 2 * kLaunch + 2 * bytes / (fitted::steps::kTurn * chip.memory);
 }
+double zeros_ms(double bytes, const Chip& chip) { return bytes / (fitted::steps::kBetween * chip.memory); }
 double spread_ms(double bytes, const Chip& chip) {
   return fitted::steps::kGatherLaunch + bytes / (fitted::steps::kSpread * chip.memory);
 }

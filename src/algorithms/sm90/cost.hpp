@@ -43,6 +43,7 @@ double gather_step_ms(double bytes, const Chip& chip);
 // What folding takes longer where there are few lines: a block of threads has one.
 double few_lines_ms(double bytes, double lines, const Chip& chip);
 double skipped_ms(double bytes, const Chip& chip);
+double zeros_ms(double bytes, const Chip& chip);    // of so many written between pixels
 double spread_ms(double bytes, const Chip& chip);   // of so many written
 double packing_ms(double bytes, const Chip& chip);  // likewise; 0 where there are none
 

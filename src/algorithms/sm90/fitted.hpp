@@ -52,6 +52,7 @@ constexpr double kPrepared = 1280;  // cycles until a gathered slot's low parts 
 // The epilogue.
 constexpr double kEpilogue = 1000;       // cycles a tile
 constexpr double kStore = 0.06;          // cycles a 16-bit element
+constexpr double kStoreApart = 4;        //   with the zeros between pixels: longer by so much
 constexpr double kRows = 1.4;            // storing NCHW by rows: slower by so much
 constexpr double kSingly = 4.3;          // storing 32-bit elements one at a time: slower by so much
 constexpr double kChannelSum = 0.025;    // cycles an element whose channel is added up: counted
@@ -143,6 +144,7 @@ constexpr double kGatherLaunch = 0.0016;  // ms
 constexpr double kSkip = 2.65e9;          // bytes a ms of one that skips what strides leave out
 constexpr double kSpread = 3.9e9;         //   written by one that spreads pixels
 constexpr double kZeros = 3.0e9;          //   of phases without taps
+constexpr double kBetween = 5.0e9;        //   zeros between pixels that a kernel stores
 }  // namespace steps
 
 }  // namespace faltung::sm90::fitted

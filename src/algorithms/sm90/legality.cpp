@@ -139,6 +139,14 @@ string unfit_phases(const Tiling& t, const Problem& p, const KernelConfig&) {
   return "";
 }
 
+string unfit_apart_in_output(const Tiling& t, const Problem& p, const KernelConfig& c) {
+  if (t.apart == 1) return "";
+  const bool whole = (c.way == Way::planes && p.q() % 4 == 0) || (c.way == Way::images && t.flat());
+  if (t.apart != 2 || p.dtype == DType::f32 || p.layout != Layout::nchw || p.groups > 1 || !whole)
+    return "every second pixel is stored of 16-bit planes, or of whole images of gathered tiles";
+  return "";
+}
+
 string unfit_split(const Tiling& t, const Problem& p, const KernelConfig& c) {
   if (t.split == 1) return "";
   if (!t.cooperative() || t.resident() || t.bring == Bring::planes)
@@ -193,7 +201,8 @@ string unfit_shape(const Tiling& t, const Problem& p) {
   // 512 threads start with 128 registers each, where an instruction's sums must fit with some others.
   if (config.prepares() && !idle_warps_prepare(config) && columns(config) > 200)
     return "warps that prepare pixels leave registers for an N side up to 200";
-  for (const auto check : {unfit_pitch, unfit_stores, unfit_apart, unfit_filter, unfit_phases}) {
+  for (const auto check :
+       {unfit_pitch, unfit_stores, unfit_apart, unfit_filter, unfit_phases, unfit_apart_in_output}) {
     if (why = check(t, p, config); !why.empty()) break;
   }
   return why;

@@ -242,7 +242,10 @@ void require_form(const Formed& formed, const Problem& given) {
     if (!can) throw Error(Status::bad_problem, config_name(formed) + else_why);
   };
   if (formed.form == Form::thinned)
-    return require(spreads(given), " spreads x's gradient of a 1x1 filter with strides");
+    require(spreads(given), " spreads x's gradient of a 1x1 filter with strides");
+  if (formed.tiling.apart > 1)
+    require(stores_apart(formed, given), " stores every second pixel, of a 1x1 filter whose strides are 2");
+  if (formed.form == Form::thinned) return;
   if (goes_around(formed.form, given)) return;
   const Problem asked = as_asked(given).problem, p = engine_problem(asked);
   const Tiling& t = formed.tiling;

@@ -68,7 +68,9 @@ string what_brings(const Tiling& t, const KernelConfig& c, const Problem& p) {
   if (alternates(t, p)) return include("bring/alternating.cuh");
   return include(string("bring/") + bring_name(t.bring) + (c.turns_16_bits() ? "_16" : "") + ".cuh");
 }
-string store_file(const KernelConfig& c) { return string("store/") + way_name(c.way) + ".cuh"; }
+string store_file(const Tiling& t, const KernelConfig& c) {
+  return string("store/") + (t.apart > 1 ? "apart" : way_name(c.way)) + ".cuh";
+}
 
 // A function config() whose statements fill in what differs from a KernelConfig's defaults.
 class KernelConfigText {
@@ -181,7 +183,7 @@ jit::Source kernel_source(const Tiling& t, const Problem& p, PhaseOrder order) {
     source.text += wgmma_function(columns(c), p.dtype, First::registers, "");
   if (source.entry == "lines_gemm")
     source.text += include(t.split > 1 ? "lines_split.cuh" : "lines_store.cuh");
-  if (source.entry == "implicit_gemm") source.text += what_brings(t, c, p) + include(store_file(c));
+  if (source.entry == "implicit_gemm") source.text += what_brings(t, c, p) + include(store_file(t, c));
   source.text += include(source.entry + ".cu");
   return source;
 }

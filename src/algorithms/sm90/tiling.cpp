@@ -107,6 +107,7 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
   c.mapped = t.bring == Bring::shift ? shift::stores_in_bulk(p) : stores_by_map(t, p);
   c.whole_sectors = !plain_stores(p);
   if (c.nchw) c.pixels_a_store = pixels_a_store(t, p);
+  if (t.apart > 1) c.pixels_a_store = p.q() % 4 == 0 ? 4 : p.q() % 2 == 0 ? 2 : 1;
   c.even_images = c.way == Way::images && (t.flat() ? image(p) : p.q()) % 2 == 0;
   if (t.bring == Bring::turned || t.bring == Bring::shift || t.bring == Bring::lines)
     c.pad_left = saturated(p.pad_left);
@@ -182,7 +183,7 @@ bool turns_input(const Tiling& t, const Problem& p) {
 }
 
 bool stores_by_map(const Tiling& t, const Problem& p) {
-  if (p.layout == Layout::nchw) return t.bring == Bring::planes && !planes::in_registers(p);
+  if (p.layout == Layout::nchw) return t.bring == Bring::planes && !planes::in_registers(p) && t.apart == 1;
   return !plain_stores(p) && t.stores == Stores::staged && t.split == 1;
 }
 

@@ -21,6 +21,7 @@ namespace faltung::sm90 {
 // patch_bt128x16x8_k64_co_xs2_ws8_wx_ph4, patch_bt64x8x16_k64_pp_px_xs6_wres_gt4,
 // im2col_bt128x192_k64_co_xs4_wres_ra2
 struct Tiling : Choices {
+  int apart = 1;  // results are pixels so far apart in the output, across and down, with zeros between
   template <class Name>
   void spell(Name& name) {
     static constexpr NameWord<Bring> kBrings[] = {{Bring::patch, "patch"},   {Bring::im2col, "im2col"},
@@ -51,6 +52,7 @@ struct Tiling : Choices {
     name.optional("sk", 1, split);
     name.optional("gt", 1, groups);
     name.optional("ph", 1, phases);
+    name.optional("ap", 1, apart);
   }
 
  private:
