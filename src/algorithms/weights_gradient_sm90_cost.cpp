@@ -10,8 +10,11 @@ namespace {
 
 using i64 = std::int64_t;
 
-// So many multiprocessors have a block: larger clusters do not fill every part of the chip.
-i64 filled(const Tile& t, int multiprocessors) { return i64{multiprocessors} / t.cluster * t.cluster; }
+// So many multiprocessors have a block: larger clusters do not fill every part of the chip. One has room on
+// any.
+i64 filled(const Tile& t, int multiprocessors) {
+  return std::max<i64>(1, multiprocessors / t.cluster) * t.cluster;
+}
 
 // Pixels that are summed at a time: height, width, images. Columns that do not come by eights leave no rest
 // of narrow images, whose eights are made of several.
