@@ -96,6 +96,8 @@ networks() {
     echo "efficientnet_b2 --size x=${n}x3x288x288"
   done
   for n in 1 8; do echo "unet_wide --size x=${n}x3x256x256"; done
+  echo "realesrgan --size x=1x3x256x256"
+  for n in 64 128; do echo "vae_decoder --size x=1x4x${n}x$n"; done
   for n in 1 2; do echo "sd_unet --size x=${n}x4x64x64 --size time=${n}x320 --size context=${n}x77x768"; done
 }
 # In the order of their value: inference in 16 bits (biasf32 is what networks ask for), then in 32, the other epilogues of

@@ -84,6 +84,22 @@ class Builder:
     def layer_norm(self, x, channels):
         return self.node("LayerNormalization", [x, self.weights(1, channels), self.weights(0.1, channels)], axis=-1, epsilon=1e-5)
 
+    def attention(self, x, width, context, of_context, heads, bias=False):
+        """Of tokens to themselves, or to a context."""
+        parts = []
+        for tokens, channels, order in ((x, width, (0, 2, 1, 3)), (context, of_context, (0, 2, 3, 1)), (context, of_context, (0, 2, 1, 3))):
+            y = self.product(tokens, channels, width, bias)
+            parts.append(self.node("Transpose", [self.reshape(y, 0, 0, heads, width // heads)], perm=order))
+        scale = self.constant(numpy.float32((heads / width) ** 0.25))
+        query, key = (self.node("Mul", [part, scale]) for part in parts[:2])
+        y = self.node("MatMul", [self.node("Softmax", [self.node("MatMul", [query, key])], axis=-1), parts[2]])
+        return self.product(self.reshape(self.node("Transpose", [y], perm=(0, 2, 1, 3)), 0, 0, width), width, width)
+
+    def twice(self, x):
+        """Each pixel four times."""
+        scales = self.constant(numpy.array([1, 1, 2, 2], numpy.float32))
+        return self.node("Resize", [x, "", scales], mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric")
+
     def gelu(self, x):
         number = lambda value: self.constant(numpy.float32(value))
         erf = self.node("Erf", [self.node("Div", [x, number(math.sqrt(2))])])
@@ -169,19 +185,7 @@ def unet(b, widths=(32, 64, 128, 256), up_bias=False):
     return b.conv(x, widths[0], 21)
 
 
-def attention(b, x, width, context, of_context, heads=8):
-    """Of tokens to themselves, or to a context."""
-    parts = []
-    for tokens, channels, order in ((x, width, (0, 2, 1, 3)), (context, of_context, (0, 2, 3, 1)), (context, of_context, (0, 2, 1, 3))):
-        y = b.reshape(b.product(tokens, channels, width, bias=False), 0, 0, heads, width // heads)
-        parts.append(b.node("Transpose", [y], perm=order))
-    scale = b.constant(numpy.float32((heads / width) ** 0.25))
-    query, key = (b.node("Mul", [part, scale]) for part in parts[:2])
-    y = b.node("MatMul", [b.node("Softmax", [b.node("MatMul", [query, key])], axis=-1), parts[2]])
-    return b.product(b.reshape(b.node("Transpose", [y], perm=(0, 2, 1, 3)), 0, 0, width), width, width)
-
-
-def diffusion(b, widths=(320, 640, 1280, 1280), context=768, size=64):
+def diffusion(b, widths=(320, 640, 1280, 1280), context=768, heads=8, size=64):
     """Stable Diffusion 1.5's U-Net, as bench/network_modules.py has it and PyTorch exports it."""
     times = 4 * widths[0]
     time = b.activate(b.linear(b.activate(b.linear("time", widths[0], times), "silu"), times, times), "silu")
@@ -198,8 +202,8 @@ def diffusion(b, widths=(320, 640, 1280, 1280), context=768, size=64):
         tokens = b.node("Transpose", [b.conv(b.group_norm(x, width, 1e-6), width, width)], perm=(0, 2, 3, 1))
         tokens = b.reshape(tokens, 0, -1, width)
         norm = b.layer_norm(tokens, width)
-        tokens = b.node("Add", [tokens, attention(b, norm, width, norm, width)])
-        tokens = b.node("Add", [tokens, attention(b, b.layer_norm(tokens, width), width, "context", context)])
+        tokens = b.node("Add", [tokens, b.attention(norm, width, norm, width, heads)])
+        tokens = b.node("Add", [tokens, b.attention(b.layer_norm(tokens, width), width, "context", context, heads)])
         wide = b.product(b.layer_norm(tokens, width), width, 8 * width)
         b.nodes.append(helper.make_node("Split", [wide], [wide + "_value", wide + "_gate"], wide + "_split", axis=2))
         gated = b.node("Mul", [wide + "_value", b.gelu(wide + "_gate")])
@@ -227,10 +231,53 @@ def diffusion(b, widths=(320, 640, 1280, 1280), context=768, size=64):
             if i < last:
                 x = transformer(x, k, size)
         if i > 0:
-            scales = b.constant(numpy.array([1, 1, 2, 2], numpy.float32))
-            x = b.node("Resize", [x, "", scales], mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric")
-            x, size = b.conv(x, k, k, 3), 2 * size
+            x, size = b.conv(b.twice(x), k, k, 3), 2 * size
     return b.conv(b.activate(b.group_norm(x, c), "silu"), c, 4, 3)
+
+
+def super_resolution(b, width=64, growth=32, blocks=23):
+    """Real-ESRGAN x4's generator, as bench/network_modules.py has it and PyTorch exports it."""
+    def leaky(x):
+        return b.node("LeakyRelu", [x], alpha=0.2)
+
+    def fifth(x):
+        return b.node("Mul", [x, b.constant(numpy.float32(0.2))])
+
+    def dense(x):
+        every = [x]
+        for i in range(4):
+            joined = b.node("Concat", every, axis=1) if i else x
+            every.append(leaky(b.conv(joined, width + i * growth, growth, 3)))
+        return b.node("Add", [x, fifth(b.conv(b.node("Concat", every, axis=1), width + 4 * growth, width, 3))])
+
+    x = y = b.conv("x", 3, width, 3)
+    for _ in range(blocks):
+        y = b.node("Add", [y, fifth(dense(dense(dense(y))))])
+    x = b.node("Add", [x, b.conv(y, width, width, 3)])
+    for _ in range(2):
+        x = leaky(b.conv(b.twice(x), width, width, 3))
+    return b.conv(leaky(b.conv(x, width, width, 3)), width, 3, 3)
+
+
+def decoder(b, widths=(512, 512, 256, 128), latent=4):
+    """The decoder of Stable Diffusion's autoencoders, likewise."""
+    def block(x, c, k):
+        short = x if c == k else b.conv(x, c, k)
+        y = b.conv(b.activate(b.group_norm(x, c, 1e-6), "silu"), c, k, 3)
+        return b.node("Add", [short, b.conv(b.activate(b.group_norm(y, k, 1e-6), "silu"), k, k, 3)])
+
+    c = widths[0]
+    x = block(b.conv("x", latent, c, 3), c, c)
+    tokens = b.node("Transpose", [b.reshape(b.group_norm(x, c, 1e-6), 0, c, -1)], perm=(0, 2, 1))
+    tokens = b.attention(tokens, c, tokens, c, 1, bias=True)
+    tokens = b.node("Transpose", [tokens], perm=(0, 2, 1))
+    x = block(b.node("Add", [x, b.node("Reshape", [tokens, b.node("Shape", [x])])]), c, c)
+    for i, k in enumerate(widths):
+        for _ in range(3):
+            x, c = block(x, c, k), k
+        if i < 3:
+            x = b.conv(b.twice(x), k, k, 3)
+    return b.conv(b.activate(b.group_norm(x, c, 1e-6), "silu"), c, 3, 3)
 
 
 def image(size):
@@ -244,6 +291,8 @@ NETWORKS = {
     "mobilenet_v3_large": (mobilenet_v3_large, image(224)),
     "unet": (unet, image(224)),
     "unet_wide": (functools.partial(unet, widths=(64, 128, 256, 512), up_bias=True), image(256)),  # bench/network_modules.py's
+    "realesrgan": (super_resolution, image(256)),
+    "vae_decoder": (decoder, {"x": (4, "h", "w")}),
     "sd_unet": (diffusion, {"x": (4, 64, 64), "time": (320,), "context": (77, 768)}),
 }
 BARE = "no.weights"
