@@ -326,13 +326,19 @@ TEST(ImplicitGemmSm90Choice, GroupsInPlanesGoWhereTheyAreFaster) {
   };
   const struct {
     const char *problem, *tile;  // none: wgmma
-  } rows[] = {
-      {"bwd_d:n32c256h56w56k256r3s3:st2", "tp7x32x1"}, {"bwd_d:n32c256h28w28k256r3s3", "tp14x32x1"},
-      {"bwd_d:n32c512h28w28k512r3s3:st2", "tp7x16x1"}, {"bwd_d:n32c1024h14w14k1024r3s3:st2", "tp7x8x2"},
-      {"bwd_d:n32c128h56w56k128r3s3", nullptr},        {"bwd_d:n32c1024h7w7k1024r3s3", nullptr},
-      {"fwd:n32c256h28w28k256r3s3", "tp14x32x1"},      {"fwd:n32c128h56w56k128r3s3", nullptr},
-      {"fwd:n32c512h28w28k512r3s3:st2", nullptr},      {"fwd:n32c512h14w14k512r3s3", nullptr},
-      {"fwd:n32c1024h14w14k1024r3s3:st2", nullptr},    {"fwd:n32c1024h7w7k1024r3s3", nullptr}};
+  } rows[] = {{"bwd_d:n32c256h56w56k256r3s3:st2", "tp7x32x1"},
+              {"bwd_d:n32c256h28w28k256r3s3", "tp14x32x1"},
+              {"bwd_d:n32c512h28w28k512r3s3:st2", "tp7x16x1"},
+              {"bwd_d:n32c1024h14w14k1024r3s3:st2", "whole_tp7x8x2"},
+              {"bwd_d:n32c128h56w56k128r3s3", nullptr},
+              {"bwd_d:n32c512h14w14k512r3s3", "whole_tp14x16x1"},
+              {"bwd_d:n32c1024h7w7k1024r3s3", "whole_tp7x8x4"},
+              {"fwd:n32c256h28w28k256r3s3", "tp14x32x1"},
+              {"fwd:n32c128h56w56k128r3s3", nullptr},
+              {"fwd:n32c512h28w28k512r3s3:st2", nullptr},
+              {"fwd:n32c512h14w14k512r3s3", "whole_tp14x16x1"},
+              {"fwd:n32c1024h14w14k1024r3s3:st2", nullptr},
+              {"fwd:n32c1024h7w7k1024r3s3", nullptr}};
   for (const auto& row : rows) {
     const Candidate groups = first("grouped_mma_gpu", row.problem),
                     merged = first("implicit_gemm_sm90", row.problem);
