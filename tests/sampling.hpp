@@ -2,9 +2,9 @@
 // for an hour asks here, and nowhere else.
 //
 // FALTUNG_TEST_SEED draws another sample; FALTUNG_TEST_SAMPLE=0.2 a fifth of it, 10 ten times as much;
-// FALTUNG_TEST_FULL=1 takes all that there is: `./dev test-full` does where that is hours, and draws by a seed of the day where it
-// is days. The seed is 1 unless given, so that a test that fails fails because of the change at hand; whoever wants to meet more gives
-// a seed of the day.
+// FALTUNG_TEST_FULL=1 takes all that there is: `./dev test-full` does where that is hours, and draws by a
+// seed of the day where it is days. The seed is 1 unless given, so that a test that fails fails because of
+// the change at hand; whoever wants to meet more gives a seed of the day.
 #ifndef FALTUNG_TESTS_SAMPLING_HPP_
 #define FALTUNG_TESTS_SAMPLING_HPP_
 

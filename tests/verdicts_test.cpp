@@ -189,5 +189,25 @@ TEST_F(SmallProblemTest, IsOfManyRoundsOnFewUnits) {
   }
 }
 
+// Clusters have more blocks than such a device has units.
+TEST_F(SmallProblemTest, ADeviceOfFewUnitsIsAskedLikeAny) {
+  const FakeDevice hopper("fake:0", "sm_90a");
+  for (const char* text :
+       {"bwd_w:n32c128h56w56k128r3s3:st2:pad1:bf16:nhwc", "bwd_d:n8c64h28w28k64r3s3:pad1:f16:nchw",
+        "fwd:n32c64h56w56k256r1s1:f16:nhwc:stats", "fwd:n8c128h28w28k128r3s3:pad1:g32:f16:nchw"}) {
+    const Problem p = parse_problem(text);
+    for (const int units : {1, 2, 3, 7, 16}) {
+      DeviceInfo info = hopper.info();
+      info.units = units;
+      const Target target{info, 1};
+      for (const auto& algorithm : registry()) {
+        if (algorithm->device_kind() != "gpu" || !algorithm->supports(p, target).yes) continue;
+        for (const Candidate& candidate : algorithm->candidates(p, target))
+          EXPECT_GT(candidate.cost.ms, 0) << candidate.kernel() << " of " << text << " on " << units;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace faltung

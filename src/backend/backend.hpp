@@ -29,7 +29,8 @@ struct Ceilings {
   double f16_gflops = 0;
   double bf16_gflops = 0;
   double copy_gbps = 0;  // read plus written
-  // The clock while each of these was measured, which falls with the power that they draw; 0 where it is not told.
+  // The clock while each of these was measured, which falls with the power that they draw; 0 where it is not
+  // told.
   double f32_mhz = 0;
   double tf32_mhz = 0;
   double f16_mhz = 0;
