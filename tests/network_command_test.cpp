@@ -204,7 +204,8 @@ TEST_F(NetworkCommand, BenchTellsAPeerWhatToRunAndBothErrors) {
   EXPECT_THAT(ended.out,
               testing::ContainsRegex("own 7: 1000 ms \\(1000 to 1000\\); threads=1 device=cpu dtype=f32 "
                                      "math=fast model=[^ ]*/net.onnx x=2x4x6x5; ready in [0-9.]+ ms"));
-  const std::string error = "\nerror (0\\.00e\\+00|[0-9.]+e-0[6-9])";  // --math fast may take what rounds otherwise
+  const std::string error =
+      "\nerror (0\\.00e\\+00|[0-9.]+e-0[6-9])";  // --math fast may take what rounds otherwise
   EXPECT_THAT(ended.out, testing::ContainsRegex(error + ", own 7 0\\.00e\\+00: "));
   NpyArray off = read_npy(path("own.npy"));
   const float half = 1;  // where 2 is right, and the largest element is 4.5
