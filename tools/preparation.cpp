@@ -56,7 +56,7 @@ int Preparation::run() {
   options_.machine.open({"problem", "kernel", "outcome", "why", "compile_ms", "tried"});
   if (device_->runs()) {  // the ceilings that the store does not have, while nothing else runs
     Engine engine;
-    Internals::impl(engine).ceilings(*device_, request_.threads);
+    Internals::impl(engine).ceilings(*device_, Settled(Problem{}, request_).threads);
   }
   const int jobs = options_.jobs > 0 ? options_.jobs : available_processors();
   const bool shares = jobs > 1 && device_->runs() && device_->info().kind == "gpu";
