@@ -13,7 +13,8 @@
 # their value to callers, the first FIRST are taken: as many as keep the pack near 7 MB. JOBS of them are worked
 # at side by side (as many as there are processors); WITHIN=60s begins none after so long: what was done by then is there.
 # MATHS="f16 tf32" and DIRECTIONS="fwd" do less, and with FIND LISTS="workloads/resnet50.csv" measures that list alone. What
-# phase one compiled before and is the same now is not compiled again (with ANEW=1 all is). The verdicts that the pack has stay in it (with ANEW=1 they do not).
+# phase one compiled before and is the same now is not compiled again (with ANEW=1 all is). With KEEP=FOLDER the store that is filled
+# stays there, and a run that was cut off goes on: what it compiled and tried is in it, and `faltung store export` makes a pack of it. The verdicts that the pack has stay in it (with ANEW=1 they do not).
 set -euo pipefail
 FALTUNG=${FALTUNG:-build/tools/faltung} within=${WITHIN:-10000m} pack=${PACK:-share/known_devices.pack}
 here=${FOLDER:-build/known_devices}
@@ -194,9 +195,9 @@ common >"$here/common.csv"
 problems >"$here/all.csv"
 head -n "$((${FIRST:-4769} + 1))" "$here/all.csv" >"$here/problems.csv"
 code=$here/code.pack
-FALTUNG_STORE=$(mktemp -d)
+FALTUNG_STORE=${KEEP:-$(mktemp -d)}
 export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none
-trap 'rm -rf "$FALTUNG_STORE"' EXIT
+[ -n "${KEEP:-}" ] || trap 'rm -rf "$FALTUNG_STORE"' EXIT
 if [ "$1" = compile ]; then
   if [ -z "${ANEW:-}" ] && [ -e "$code" ]; then FALTUNG_KNOWN_DEVICES=$code; fi
   prepare "nvrtc:${ARCHITECTURE:-sm_90a}" "$here/problems.csv" --keep-shipped
