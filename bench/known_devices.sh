@@ -206,7 +206,7 @@ if [ "$1" = compile ]; then
   "$FALTUNG" store export "$code"
   exit
 fi
-if [ -z "${ANEW:-}" ] && [ -e "$pack" ]; then
+if [ -z "${ANEW:-}" ] && [ -e "$pack" ] && [ -z "$(ls -A "$FALTUNG_STORE" 2>/dev/null)" ]; then
   "$FALTUNG" store import "$pack"
   "$FALTUNG" store clear kernel >/dev/null
 fi
