@@ -37,7 +37,7 @@ PLANES = [
 ]
 
 # Whole planes
-WHOLE = [
+GROUPED_WHOLE = [
     ("fwd", "f16", 16, 2, 64, 14, 14, (1, 1), (1, 1), (3, 3), (14, 16, 1), {"HAS_BIAS": 1, "HAS_RESIDUAL": 1}),
     ("fwd", "bf16", 32, 3, 96, 7, 7, (1, 1), (1, 1), (3, 3), (7, 8, 2), {"HAS_BIAS": 1}),
     ("fwd", "f16", 4, 1, 96, 6, 21, (1, 1), (1, 1), (3, 3), (7, 24, 1), {"HAS_BIAS": 1}),
@@ -85,7 +85,7 @@ DIAGONAL = [
 ]
 
 # Depthwise, whole planes by Toeplitz matrices: direction, dtype, batch, channels, height, width, padding, filter, 16 rows and planes of a block, more
-WHOLE = [
+DEPTHWISE_WHOLE = [
     ("fwd", "f16", 2, 6, 20, 24, (1, 1), (3, 3), (2, 2), {"HAS_BIAS": 1}),
     ("fwd", "bf16", 1, 3, 9, 8, (3, 3), (7, 7), (1, 1), {}),
     ("fwd", "f16", 1, 2, 41, 16, (2, 1), (5, 3), (2, 1), {}),
@@ -148,7 +148,7 @@ def diagonal(case):
             "THREADS": 4 * channels * sixteens(tile), "ASKS_AHEAD": 1, **more}
 
 
-def whole(case):
+def depthwise_whole(case):
     direction, dtype, batch, c, h, w, pad, taps, (bands, channels), more = case
     rows = min(h, 16 * bands)
     return {**constants("depthwise_planes", direction, dtype, batch, c, h, w, pad, taps, (rows, w, 1), channels, layout="nchw"), "HEIGHT": h,
@@ -165,7 +165,7 @@ class PatchTiles(unittest.TestCase):
         expect_exact(self, "patch_tiles", results + PLANES, grouped_planes)
 
     def test_groups_of_few_channels_in_whole_planes(self):
-        expect_exact(self, "patch_tiles", WHOLE, grouped_whole)
+        expect_exact(self, "patch_tiles", GROUPED_WHOLE, grouped_whole)
 
     def test_depthwise_by_toeplitz_matrices(self):
         expect_exact(self, "patch_tiles", TOEPLITZ, toeplitz)
@@ -174,7 +174,7 @@ class PatchTiles(unittest.TestCase):
         expect_exact(self, "patch_tiles", DIAGONAL, diagonal)
 
     def test_depthwise_of_whole_planes(self):
-        expect_exact(self, "patch_tiles", WHOLE, whole)
+        expect_exact(self, "patch_tiles", DEPTHWISE_WHOLE, depthwise_whole)
 
 
 if __name__ == "__main__":
