@@ -46,13 +46,13 @@ TEST(Ceilings, EveryDeviceHasThemAll) {
   for (const std::shared_ptr<Device>& device : list_devices()) {
     if (device->info().description.find("llvmpipe") != std::string::npos) continue;  // a minute of compiling
     const Ceilings c = measure_ceilings(jit::Session(*device, store), 1);
-    for (const double rate : {c.f32_gflops, c.tf32_gflops, c.f16_gflops, c.bf16_gflops, c.copy_gbps}) {
+    for (const double rate : {c.f32.gflops, c.tf32.gflops, c.f16.gflops, c.bf16.gflops, c.copy_gbps}) {
       EXPECT_GT(rate, 0.1) << device->info().id;
     }
-    EXPECT_GE(c.tf32_gflops, c.f32_gflops * 0.9) << device->info().id;
-    EXPECT_GE(c.f16_gflops, c.f32_gflops * 0.9) << device->info().id;
+    EXPECT_GE(c.tf32.gflops, c.f32.gflops * 0.9) << device->info().id;
+    EXPECT_GE(c.f16.gflops, c.f32.gflops * 0.9) << device->info().id;
     if (device->info().kind == "cpu")
-      EXPECT_THAT(c.f32_mhz, testing::AllOf(testing::Gt(100), testing::Lt(10'000)));
+      EXPECT_THAT(c.f32.mhz, testing::AllOf(testing::Gt(100), testing::Lt(10'000)));
   }
 }
 

@@ -83,7 +83,7 @@ TEST_F(ChipCosts, AnH100sAreLongerByItsMemoryAlone) {
 
 TEST_F(ChipCosts, AreShorterWhereTheMatrixUnitsAreFasterButNotByMore) {
   Ceilings faster = fitted::kCeilings;
-  faster.f16_gflops *= 1.25;
+  faster.f16.gflops *= 1.25;
   const char* const problem = "fwd:n32c512h28w28k512r3s3:pad1:f16:nhwc";
   const auto usual = costs(problem, {}), here = costs(problem, faster);
   for (const auto& [kernel, ms] : here) {
@@ -99,7 +99,7 @@ TEST(Chip, CountsWhatAMultiprocessorReaches) {
   DeviceInfo info = small.info();
   info.units = 66;
   Ceilings half = fitted::kCeilings;
-  half.f16_gflops /= 2;
+  half.f16.gflops /= 2;
   const Problem p = parse_problem(kOfEveryKind[0]);
   const Chip chip = Chip::of({info, 1, half}, p);
   EXPECT_EQ(chip.pace, 1);

@@ -292,6 +292,8 @@ TEST_F(Command, BadOptions) {
   expect_refused({"bench", kSmall, "--batch", "0"}, "--batch");
   expect_refused({"bench", kSmall, "--batch", "4x"}, "--batch");
   expect_refused({"bench", kSmall, "--threads", "-1"}, "--threads");
+  expect_refused({"bench", kSmall, "--threads", "99999"}, "--threads: 99999 is more than 4096");
+  expect_refused({"devices", "--threads", "99999"}, "--threads: 99999 is more than 4096");
   expect_refused({"bench", kSmall, "--workspace", "1Q"}, "64M");
   expect_refused({"bench", kSmall, "--repeat", "0"}, "--repeat");
   expect_refused({"find", kSmall, "--budget", "soon"}, "500ms");

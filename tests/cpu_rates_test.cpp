@@ -6,6 +6,7 @@
 #include "kernels/cpu/brgemm_dot.hpp"
 #include "src/finder/records.hpp"
 #include "src/store/store.hpp"
+#include "tests/made_up_rates.hpp"
 #include "tests/scratch.hpp"
 
 namespace faltung {
@@ -83,17 +84,9 @@ TEST(CpuRates, ADamagedRecordIsReplaced) {
 // In a process of its own, which has measured nothing yet.
 TEST(CpuRatesDeathTest, AreTakenInPlaceOfMeasuring) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // begins anew, with this test alone
-  std::vector<double> others = {static_cast<double>(brgemm_lanes()), 0.5, 0.25, 0.75};
-  for (int kernel = 0; kernel < 6; ++kernel) others.insert(others.end(), {2.0 + kernel, 1.0});
-  for (int staging = 0; staging < 4; ++staging) others.insert(others.end(), {0.5 + staging, 7.0});
-  for (int transform = 0; transform < 4; ++transform) others.insert(others.end(), {1.5 + transform, 9.0});
-  for (int vectors = 1; vectors <= kBrgemmMaxVectors; ++vectors) {
-    for (int rows = 1; rows <= brgemm_max_rows(vectors); ++rows) {
-      for (int reads = 0; reads < 7; ++reads)
-        others.insert(others.end(), {1.0 * rows * vectors, 3.0 + reads});
-    }
-  }
-  if (dot_usable()) others.insert(others.end(), {11.0, 12.0});
+  const std::vector<double> others = made_up_rates([](int rows, int vectors, int reads) {
+    return TileTime{1.0 * rows * vectors, 3.0 + reads};
+  });
   EXPECT_EXIT(
       {
         adopt_cpu_rates(others);

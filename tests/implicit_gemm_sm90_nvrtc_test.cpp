@@ -35,11 +35,17 @@ void expect_compiles_well(const Nvrtc& nvrtc, const Tiling& tiling, const Proble
       << source.name;
 }
 
-// Every kind of kernel, in a few tilings each: FALTUNG_TEST_FULL=1 compiles them all.
+struct Compiled {
+  Problem problem;
+  Tiling tiling;
+  PhaseOrder order = PhaseOrder::most_taps_first;
+};
+
+// Each problem in one of its tilings: FALTUNG_TEST_FULL=1 compiles them all.
 TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
   const Nvrtc* const nvrtc = Nvrtc::get();
   if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const bool everything = sampling::full();
+  std::vector<Compiled> all;
   std::vector<Problem> problems;
   for (const char* text : kProblems) problems.push_back(parse_problem(text));
   for (const char* text : kShifted) problems.push_back(parse_problem(text));
@@ -49,27 +55,22 @@ TEST(ImplicitGemmSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
     problems.push_back(deepened(parse_problem("fwd:n2c3h64w64k64r7s7:st2:pad3:f16:" + std::string(layout))));
   }
   for (const Problem& problem : problems) {
-    const std::vector<Tiling> all = tilings_of(problem);
-    // The shifted ones stand last, so they are counted from the end.
-    const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
-    for (std::size_t back = 0; back < all.size(); back += step) {
-      const std::size_t i = all.size() - 1 - back;
-      expect_compiles_well(*nvrtc, all[i], problem);
-    }
+    for (const Tiling& tiling : tilings_of(problem)) all.push_back({problem, tiling});
   }
   for (const char* text : kBackward) {
     const Problem asked = parse_problem(text), problem = engine_problem(asked);
-    const std::vector<Tiling> all = tilings(asked, problem, kChip);
-    const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
-    for (std::size_t i = 0; i < all.size(); i += step) expect_compiles_well(*nvrtc, all[i], problem);
+    for (const Tiling& tiling : tilings(asked, problem, kChip)) all.push_back({problem, tiling});
   }
   for (const auto& up : kUpsampling) {
     const Problem asked = as_asked(parse_problem(up.problem)).problem, problem = engine_problem(asked);
-    const std::vector<Tiling> all = tilings(asked, problem, kChip);
-    const std::size_t step = everything ? 1 : all.size();
-    for (std::size_t i = 0; i < all.size(); i += step)
-      expect_compiles_well(*nvrtc, all[i], problem, PhaseOrder::in_turn);
+    for (const Tiling& tiling : tilings(asked, problem, kChip))
+      all.push_back({problem, tiling, PhaseOrder::in_turn});
   }
+  const auto kind_of = [](const Compiled& one) {
+    return to_string(one.problem) + (one.tiling.bring == Bring::shift ? " shifted" : "");
+  };
+  for (const Compiled& one : sampling::draw(all, 1, "every kind", kind_of))
+    expect_compiles_well(*nvrtc, one.tiling, one.problem, one.order);
   for (const auto& kind : kKinds) {
     const Problem problem = parse_problem(kind.problem);
     ASSERT_EQ(unfit(parse_tiling(kind.tiling), problem), "") << kind.tiling;

@@ -85,6 +85,7 @@ TEST_F(NetworkCommand, OpenSizesAreSaidAndComeWithAnInput) {
 
 TEST_F(NetworkCommand, WhatIsMistypedIsNamed) {
   const std::string sized = " --size x=2x4x6x5 ";
+  expect_refused("run net.onnx --size x=2x4x6x5 --threads 99999", "--threads: 99999 is more than 4096");
   expect_refused("run net.onnx --size x=2,4,6,5", "sizes are numbers with x between them, as 1x3x640x640");
   expect_refused("run net.onnx --size x=2x4x-1x5", "sizes are numbers with x between them");
   expect_refused("run net.onnx --size x=", "sizes are numbers with x between them");

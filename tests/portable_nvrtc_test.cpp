@@ -4,11 +4,16 @@
 #include <algorithm>
 #include <ctime>
 #include <functional>
+#include <map>
+#include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "src/backend/nvrtc.hpp"
 #include "tests/builder.hpp"
 #include "tests/fake_device.hpp"
+#include "tests/sampling.hpp"
 
 namespace faltung {
 namespace {
@@ -53,6 +58,56 @@ class Compiler : public FakeDevice {
   std::string architecture_;
 };
 
+// A kernel to compile for one of several architectures, each of which has its own compiler.
+struct Kernel {
+  std::string architecture, problem;
+  Candidate candidate;
+};
+using KindOf = std::string (*)(const Kernel&);
+
+class Compilers {
+ public:
+  explicit Compilers(const std::vector<const char*>& architectures) {
+    for (const char* architecture : architectures) {
+      const auto compiler = std::make_shared<Compiler>(architecture);
+      all_.try_emplace(architecture, One{compiler, std::make_unique<Builder>(compiler)});
+    }
+  }
+
+  // To compile what the algorithm computes the problem by, as its model has them: all, or the first.
+  enum class Taken { all, first };
+  void add(const Algorithm& algorithm, const char* problem, Taken taken = Taken::all) {
+    for (const auto& [architecture, one] : all_) {
+      const Problem p = parse_problem(problem);
+      if (!algorithm.supports(p, one.builder->target()).yes) continue;
+      for (Candidate& candidate : algorithm.candidates(p, one.builder->target())) {
+        kernels_.push_back({architecture, problem, std::move(candidate)});
+        if (taken == Taken::first) break;
+      }
+    }
+  }
+
+  // Compiles `each` of every kind (tests/sampling.hpp), and says how many there were.
+  std::size_t compile(double each, const std::string& label, KindOf kind_of) {
+    for (const Kernel& kernel : sampling::draw(kernels_, each, label, kind_of))
+      all_.at(kernel.architecture).builder->programs(kernel.candidate.recipe());
+    return kernels_.size();
+  }
+
+  template <class Each>
+  void each(const Each& each) const {
+    for (const auto& [architecture, one] : all_) each(architecture, *one.compiler);
+  }
+
+ private:
+  struct One {
+    std::shared_ptr<Compiler> compiler;
+    std::unique_ptr<Builder> builder;
+  };
+  std::map<std::string, One> all_;
+  std::vector<Kernel> kernels_;
+};
+
 TEST(PortableNvrtc, EveryKernelCompilesWithoutSpills) {
   if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
   const char* const problems[] = {"fwd:n2c16h14w15k32r3s3:pad1:f32:nchw:bias:residual:gelu",
@@ -69,30 +124,36 @@ TEST(PortableNvrtc, EveryKernelCompilesWithoutSpills) {
                                   "bwd_d:n1c16h40w36k8r13s13:pad6:f32:nhwc:math=fast"};
   // The oldest that it knows: NVRTC 13 has left Volta behind.
   const char* const oldest = std::stoi(Nvrtc::get()->version()) < 13 ? "sm_70" : "sm_75";
-  for (const char* architecture : {"sm_80", oldest, "sm_90a"}) {
-    const auto compiler = std::make_shared<Compiler>(architecture);
-    Builder builder(compiler);
-    const Target target = builder.target();
-    for (const auto& algorithm : registry()) {
-      if (!algorithm->name().ends_with("_gpu")) continue;
-      for (const char* text : problems) {
-        const Problem p = parse_problem(text);
-        if (!algorithm->supports(p, target).yes) continue;
-        // Winograd's sums fill the registers: each of its tiles is looked at.
-        const std::vector<Candidate> candidates = algorithm->candidates(p, target);
-        const bool all = algorithm->name().starts_with("winograd");
-        for (std::size_t i = 0; i < (all ? candidates.size() : 1); ++i) {
-          builder.programs(candidates[i].recipe());
-        }
-      }
-    }
-    EXPECT_GT(compiler->compiled, 10) << architecture;
-    const double ratio = compiler->longest_to_first();
-    EXPECT_LT(ratio, 22) << compiler->longest_source.name;  // 14 to 17: 0.8 to 1.0 s of a core of its own
-    std::printf("%d kernels for %s, the longest %.1f times the first one, %.2f s: %s\n", compiler->compiled,
-                architecture, ratio, compiler->longest,
-                compiler->longest_source.name.substr(0, compiler->longest_source.name.find(' ')).c_str());
+  Compilers compilers({"sm_80", oldest, "sm_90a"});
+  for (const auto& algorithm : registry()) {
+    if (!algorithm->name().ends_with("_gpu")) continue;
+    const bool all = algorithm->name().starts_with("winograd");  // whose sums fill the registers
+    for (const char* text : problems)
+      compilers.add(*algorithm, text, all ? Compilers::Taken::all : Compilers::Taken::first);
   }
+  // Each for one of the architectures.
+  compilers.compile(1, "every kernel", [](const Kernel& kernel) {
+    return kernel.problem + " " + std::string(kernel.candidate.algorithm->name()) + "/" +
+           kernel.candidate.config;
+  });
+  compilers.each([](const std::string& architecture, const Compiler& compiler) {
+    EXPECT_GT(compiler.compiled, 10) << architecture;
+    const double ratio = compiler.longest_to_first();
+    EXPECT_LT(ratio, 22) << compiler.longest_source.name;  // 14 to 17: 0.8 to 1.0 s of a core of its own
+    std::printf("%d kernels for %s, the longest %.1f times the first one, %.2f s: %s\n", compiler.compiled,
+                architecture.c_str(), ratio, compiler.longest,
+                compiler.longest_source.name.substr(0, compiler.longest_source.name.find(' ')).c_str());
+  });
+}
+
+// Some tiles of each problem for each architecture.
+void expect_no_spills(const char* name, const std::vector<const char*>& architectures,
+                      const std::vector<const char*>& problems, double each, std::size_t least) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  Compilers compilers(architectures);
+  for (const char* problem : problems) compilers.add(find_algorithm(name), problem);
+  EXPECT_GE(compilers.compile(each, name, [](const Kernel& k) { return k.architecture + " " + k.problem; }),
+            least);
 }
 
 // Every tile of the weights' gradient on the matrix units, whatever is gathered.
@@ -148,101 +209,56 @@ TEST(PortableNvrtc, DepthwiseTilesDoNotSpill) {
   EXPECT_GE(compiler->compiled, 15);
 }
 
-// Every tile of groups of few channels, in all directions; with an epilogue, and with as many taps as there
-// are.
+// Tiles of groups of few channels, in all directions; with an epilogue, and with as many taps as there are.
 TEST(PortableNvrtc, GroupsOfFewChannelsDoNotSpill) {
-  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const Algorithm& algorithm = find_algorithm("grouped_mma_gpu");
-  for (const char* architecture : {"sm_80", "sm_90a"}) {
-    const auto compiler = std::make_shared<Compiler>(architecture);
-    Builder builder(compiler);
-    const Target target = builder.target();
-    for (const char* text :
-         {"fwd:n32c128h56w56k128r3s3:pad1:g32:f16:nhwc:bias:residual:silu",
-          "fwd:n32c512h28w28k512r3s3:pad1:st2:g32:bf16:nhwc", "fwd:n32c1024h7w7k1024r3s3:pad1:g32:f16:nhwc",
-          "bwd_d:n32c128h56w56k128r3s3:pad1:g64:bf16:nhwc",
-          "bwd_d:n32c256h56w56k256r3s3:pad1:st2:g32:f16:nhwc",
-          "bwd_d:n32c1024h14w14k1024r3s3:pad1:st2:g32:f16:nhwc",
-          "bwd_w:n32c128h56w56k128r3s3:pad1:g32:f16:nhwc",
-          "bwd_w:n32c1024h14w14k1024r3s3:pad1:st2:g32:bf16:nhwc",
-          "fwd:n32c1024h7w7k1024r3s3:pad1:g32:f16:nchw:bias:residual:silu",
-          "bwd_d:n32c1024h14w14k1024r3s3:pad1:st2:g32:bf16:nchw"}) {
-      const Problem p = parse_problem(text);
-      ASSERT_TRUE(algorithm.supports(p, target).yes) << algorithm.supports(p, target).why;
-      for (const Candidate& candidate : algorithm.candidates(p, target)) builder.programs(candidate.recipe());
-    }
-    EXPECT_GE(compiler->compiled, 50) << architecture;
-  }
+  expect_no_spills(
+      "grouped_mma_gpu", {"sm_80", "sm_90a"},
+      {"fwd:n32c128h56w56k128r3s3:pad1:g32:f16:nhwc:bias:residual:silu",
+       "fwd:n32c512h28w28k512r3s3:pad1:st2:g32:bf16:nhwc", "fwd:n32c1024h7w7k1024r3s3:pad1:g32:f16:nhwc",
+       "bwd_d:n32c128h56w56k128r3s3:pad1:g64:bf16:nhwc", "bwd_d:n32c256h56w56k256r3s3:pad1:st2:g32:f16:nhwc",
+       "bwd_d:n32c1024h14w14k1024r3s3:pad1:st2:g32:f16:nhwc", "bwd_w:n32c128h56w56k128r3s3:pad1:g32:f16:nhwc",
+       "bwd_w:n32c1024h14w14k1024r3s3:pad1:st2:g32:bf16:nhwc",
+       "fwd:n32c1024h7w7k1024r3s3:pad1:g32:f16:nchw:bias:residual:silu",
+       "bwd_d:n32c1024h14w14k1024r3s3:pad1:st2:g32:bf16:nchw"},
+      3, 100);
 }
 
-// Every tile of depthwise convolutions on the matrix units, with an epilogue and with as many taps as there
-// are.
+// Depthwise convolutions on the matrix units, with an epilogue and with as many taps as there are.
 TEST(PortableNvrtc, DepthwiseTilesOfTheMatrixUnitsDoNotSpill) {
-  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const Algorithm& algorithm = find_algorithm("depthwise_mma_gpu");
-  for (const char* architecture : {"sm_80", "sm_90a"}) {
-    const auto compiler = std::make_shared<Compiler>(architecture);
-    Builder builder(compiler);
-    const Target target = builder.target();
-    for (const char* text :
-         {"fwd:n32c96h56w56k96r7s7:pad3:g96:f16:nhwc:bias:silu", "fwd:n32c768h7w7k768r7s7:pad3:g768:f16:nhwc",
-          "bwd_d:n32c384h14w14k384r7s7:pad3:g384:bf16:nhwc",
-          "fwd:n32c192h28w28k192r9s9:pad4:g192:bf16:nhwc:bias:gelu",
-          "fwd:n32c128h56w56k128r31s31:pad15:g128:f16:nhwc:bias",
-          "bwd_d:n32c144h56w56k144r3s3:pad1:g144:f16:nhwc", "bwd_w:n32c96h56w56k96r7s7:pad3:g96:f16:nhwc",
-          "bwd_w:n32c768h7w7k768r7s7:pad3:g768:bf16:nhwc",
-          "bwd_w:n32c144h56w56k144r3s3:pad1:g144:f16:nhwc"}) {
-      const Problem p = parse_problem(text);
-      ASSERT_TRUE(algorithm.supports(p, target).yes) << algorithm.supports(p, target).why;
-      for (const Candidate& candidate : algorithm.candidates(p, target)) builder.programs(candidate.recipe());
-    }
-    EXPECT_GE(compiler->compiled, 30) << architecture;
-  }
+  expect_no_spills(
+      "depthwise_mma_gpu", {"sm_80", "sm_90a"},
+      {"fwd:n32c96h56w56k96r7s7:pad3:g96:f16:nhwc:bias:silu", "fwd:n32c768h7w7k768r7s7:pad3:g768:f16:nhwc",
+       "bwd_d:n32c384h14w14k384r7s7:pad3:g384:bf16:nhwc",
+       "fwd:n32c192h28w28k192r9s9:pad4:g192:bf16:nhwc:bias:gelu",
+       "fwd:n32c128h56w56k128r31s31:pad15:g128:f16:nhwc:bias",
+       "bwd_d:n32c144h56w56k144r3s3:pad1:g144:f16:nhwc", "bwd_w:n32c96h56w56k96r7s7:pad3:g96:f16:nhwc",
+       "bwd_w:n32c768h7w7k768r7s7:pad3:g768:bf16:nhwc", "bwd_w:n32c144h56w56k144r3s3:pad1:g144:f16:nhwc"},
+      2, 60);
 }
 
-// Every number of whole planes that a block has, large ones and small.
+// Numbers of whole planes that a block has, large ones and small.
 TEST(PortableNvrtc, DepthwiseOfWholePlanesDoesNotSpill) {
-  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const Algorithm& algorithm = find_algorithm("depthwise_planes_gpu");
-  for (const char* architecture : {"sm_80", "sm_90a"}) {
-    const auto compiler = std::make_shared<Compiler>(architecture);
-    Builder builder(compiler);
-    const Target target = builder.target();
-    for (const char* text :
-         {"fwd:n32c32h112w112k32r3s3:pad1:g32:f16:nchw:bias", "fwd:n32c144h56w56k144r3s3:pad1:g144:f16:nchw",
-          "bwd_d:n32c96h56w56k96r7s7:pad3:g96:bf16:nchw",
-          "fwd:n32c288h28w28k288r5s5:pad2:g288:f16:nchw:bias:gelu",
-          "fwd:n32c384h14w14k384r7s7:pad3:g384:bf16:nchw", "bwd_d:n32c64h32w128k64r9s9:pad4:g64:f16:nchw"}) {
-      const Problem p = parse_problem(text);
-      ASSERT_TRUE(algorithm.supports(p, target).yes) << algorithm.supports(p, target).why;
-      for (const Candidate& candidate : algorithm.candidates(p, target)) builder.programs(candidate.recipe());
-    }
-    EXPECT_GE(compiler->compiled, 15) << architecture;
-  }
+  expect_no_spills(
+      "depthwise_planes_gpu", {"sm_80", "sm_90a"},
+      {"fwd:n32c32h112w112k32r3s3:pad1:g32:f16:nchw:bias", "fwd:n32c144h56w56k144r3s3:pad1:g144:f16:nchw",
+       "bwd_d:n32c96h56w56k96r7s7:pad3:g96:bf16:nchw",
+       "fwd:n32c288h28w28k288r5s5:pad2:g288:f16:nchw:bias:gelu",
+       "fwd:n32c384h14w14k384r7s7:pad3:g384:bf16:nchw", "bwd_d:n32c64h32w128k64r9s9:pad4:g64:f16:nchw"},
+      2, 30);
 }
 
 // The same by diagonal matrices: small and large filters, strides, every number of channels a block has.
 TEST(PortableNvrtc, DepthwiseByDiagonalMatricesDoesNotSpill) {
-  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const Algorithm& algorithm = find_algorithm("depthwise_diagonal_gpu");
-  const auto compile_all = [&](const char* architecture, const std::vector<const char*>& problems) {
-    const auto compiler = std::make_shared<Compiler>(architecture);
-    Builder builder(compiler);
-    const Target target = builder.target();
-    for (const char* text : problems) {
-      const Problem p = parse_problem(text);
-      ASSERT_TRUE(algorithm.supports(p, target).yes) << algorithm.supports(p, target).why;
-      for (const Candidate& candidate : algorithm.candidates(p, target)) builder.programs(candidate.recipe());
-    }
-    EXPECT_GE(compiler->compiled, 10) << architecture;
-  };
-  compile_all("sm_80", {"fwd:n2c16h30w30k16r5s5:pad2:g16:f16:nhwc:bias:residual:silu",
-                        "bwd_w:n32c16h28w28k16r7s7:pad3:g16:f16:nhwc"});
-  compile_all(
-      "sm_90a",
+  expect_no_spills("depthwise_diagonal_gpu", {"sm_80"},
+                   {"fwd:n2c16h30w30k16r5s5:pad2:g16:f16:nhwc:bias:residual:silu",
+                    "bwd_w:n32c16h28w28k16r7s7:pad3:g16:f16:nhwc"},
+                   3, 10);
+  expect_no_spills(
+      "depthwise_diagonal_gpu", {"sm_90a"},
       {"fwd:n32c32h30w30k32r3s3:st2:pad0.1.0.1:g32:f16:nhwc:bias:gelu",
        "fwd:n32c96h28w28k96r7s7:pad3:g96:bf16:nhwc", "bwd_d:n32c1248h7w7k1248r5s5:pad2:g1248:f16:nhwc",
-       "bwd_w:n32c96h56w56k96r7s7:pad3:g96:f16:nhwc", "bwd_w:n32c2112h7w7k2112r3s3:pad1:g2112:bf16:nhwc"});
+       "bwd_w:n32c96h56w56k96r7s7:pad3:g96:f16:nhwc", "bwd_w:n32c2112h7w7k2112r3s3:pad1:g2112:bf16:nhwc"},
+      3, 10);
 }
 
 // Planes are turned where both tensors have whole 16 bytes of channels, in a workspace that holds both.

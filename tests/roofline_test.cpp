@@ -8,7 +8,7 @@ namespace {
 
 TEST(Roofline, BindsByWhatTakesLonger) {
   const Problem p = parse_problem("fwd:n1c64h56w56k64r3s3:pad1:f32:nhwc");
-  const Ceilings compute_poor{100, 100, 100, 100, 1000}, memory_poor{1e6, 1e6, 1e6, 1e6, 1};
+  const Ceilings compute_poor{{100}, {100}, {100}, {100}, 1000}, memory_poor{{1e6}, {1e6}, {1e6}, {1e6}, 1};
   const Roofline a = roofline(p, compute_poor), b = roofline(p, memory_poor);
   EXPECT_EQ(a.bound_by(a.ms()), "arithmetic");
   EXPECT_EQ(b.bound_by(b.ms()), "bytes");
@@ -20,10 +20,10 @@ TEST(Roofline, BindsByWhatTakesLonger) {
 // An H200's rates: three products of tf32 do what one of the plain units does, faster.
 TEST(Roofline, Fp32IsPlainUnitsOrThreeProductsOfMatrixUnits) {
   const Problem f32 = parse_problem("fwd:n1c256h224w224k256r3s3:f32:nhwc");
-  Ceilings c{59e3, 490e3, 913e3, 963e3, 4250};
+  Ceilings c{{59e3}, {490e3}, {913e3}, {963e3}, 4250};
   EXPECT_DOUBLE_EQ(arithmetic_ceiling(f32, c), 490e3 / 3);
   EXPECT_LT(roofline(f32, c).share(0.449), 100);  // as measured
-  c.tf32_gflops = c.f32_gflops;                   // where there are no such units
+  c.tf32 = c.f32;                                 // where there are no such units
   EXPECT_DOUBLE_EQ(arithmetic_ceiling(f32, c), 59e3);
 }
 

@@ -1,9 +1,20 @@
 """A kernel of tests/lanes/ on the CPU, compiled for each case and run: it ends well where its results are exactly those of plain loops."""
+import functools
 import pathlib
 import subprocess
 import tempfile
 
 TREE = pathlib.Path(__file__).resolve().parent.parent
+COMPILE = ["g++", "-std=c++20", "-O1", "-w", "-pthread", f"-I{TREE}/tests/lanes", f"-I{TREE}"]
+
+
+@functools.cache
+def precompiled():
+    """The folder that has what every case includes, for as long as this process lives."""
+    folder = tempfile.TemporaryDirectory()
+    header = f"{TREE}/tests/lanes/precompiled.hpp"
+    subprocess.run([*COMPILE, "-x", "c++-header", header, "-o", f"{folder.name}/precompiled.hpp.gch"], check=True)
+    return folder
 
 
 def expect_exact(test, kernel, cases, constants, opencl=None):
@@ -19,7 +30,7 @@ def expect_exact(test, kernel, cases, constants, opencl=None):
                 subprocess.run(["clang-19", "-x", "cl", "-cl-std=CL1.2", "-D__OPENCL_VERSION__=120", "-target", "x86_64-linux-gnu", "-O1", "-w",
                                 f"-I{TREE}/tests/lanes", f"-I{TREE}", *defines, "-include", f"{TREE}/kernels/gpu/opencl.h", "-c",
                                 f"{TREE}/kernels/gpu/{opencl}", "-o", *objects], check=True)
-            subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-pthread", f"-I{TREE}/tests/lanes", f"-I{TREE}", *defines,
+            subprocess.run([*COMPILE, "-include", f"{precompiled().name}/precompiled.hpp", *defines,
                             f"{TREE}/tests/lanes/{kernel}.cpp", *objects, "-o", program], check=True)
             ran = subprocess.run([program], capture_output=True, text=True, timeout=300)
             with test.subTest(case=case):

@@ -221,29 +221,32 @@ TEST(WeightsGradientSm90, LinesAreAsWideAsARow) {
   }
 }
 
-// A few tiles of every problem: FALTUNG_TEST_FULL=1 compiles them all.
+// A tile of every problem: FALTUNG_TEST_FULL=1 compiles them all.
 TEST(WeightsGradientSm90, NvrtcCompilesEveryKindForTheMatrixUnits) {
   const Nvrtc* const nvrtc = Nvrtc::get();
   if (nvrtc == nullptr) GTEST_SKIP() << Nvrtc::missing();
-  const bool everything = sampling::full();
-  std::set<std::string> known;  // steps around the kernels are often the same
+  struct Compiled {
+    Problem problem;
+    Tile tile;
+  };
+  std::vector<Compiled> all;
   for (const char* text : kProblems) {
     const Problem problem = parse_problem(text);
-    const std::vector<Tile> all = tiles(problem, kMultiprocessors);
-    const std::size_t step = everything ? 1 : std::max<std::size_t>(1, (all.size() + 1) / 2);
-    for (std::size_t i = 0; i < all.size(); i += step) {
-      const Tile& tile = all[i];
-      const Config c = config(tile, problem);
-      for (const Step& made : recipe(tile, problem, h200()).steps) {
-        const jit::Source& compiled = std::get<Launch>(made.work).source;
-        if (!known.insert(compiled.text).second) continue;
-        const Binary binary = nvrtc->compile(compiled.whole(), "sm_90a");
-        expect_good_code(binary, compiled.name);
-        if (made.name != "weights_gradient") continue;
-        const int instructions = c.kind != Kind::lines ? pixels(c) / 16 * phases(c)
-                                                       : row_bytes(c) / 32 * (c.parts == Parts::two ? 3 : 1);
-        EXPECT_GE(count_instructions(binary.code, kHgmma), instructions) << compiled.name;
-      }
+    for (const Tile& tile : tiles(problem, kMultiprocessors)) all.push_back({problem, tile});
+  }
+  std::set<std::string> known;  // steps around the kernels are often the same
+  for (const auto& [problem, tile] :
+       sampling::draw(all, 1, "every kind", [](const Compiled& one) { return to_string(one.problem); })) {
+    const Config c = config(tile, problem);
+    for (const Step& made : recipe(tile, problem, h200()).steps) {
+      const jit::Source& compiled = std::get<Launch>(made.work).source;
+      if (!known.insert(compiled.text).second) continue;
+      const Binary binary = nvrtc->compile(compiled.whole(), "sm_90a");
+      expect_good_code(binary, compiled.name);
+      if (made.name != "weights_gradient") continue;
+      const int instructions = c.kind != Kind::lines ? pixels(c) / 16 * phases(c)
+                                                     : row_bytes(c) / 32 * (c.parts == Parts::two ? 3 : 1);
+      EXPECT_GE(count_instructions(binary.code, kHgmma), instructions) << compiled.name;
     }
   }
 }

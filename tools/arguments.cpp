@@ -156,11 +156,7 @@ Request Arguments::request() const {
 
 int Arguments::threads() const {
   if (device()->info().kind != "cpu") return 1;
-  if (threads_.empty()) return available_processors();
-  const std::int64_t threads = parse_count("--threads", threads_, 1);
-  if (threads > 4096)
-    throw Error(Status::bad_problem, fmt::format("--threads: {} is more than 4096", threads));
-  return static_cast<int>(threads);
+  return threads_.empty() ? available_processors() : parse_threads(threads_);
 }
 
 }  // namespace faltung::tools

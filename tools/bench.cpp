@@ -126,8 +126,8 @@ class Bench {
     std::size_t width = 4;
     for (const Row& row : rows) width = std::max(width, row.label().size());
     fmt::print("{} ({}), {} threads; measured ceilings: {:.0f} GFLOP/s f32, {:.0f} bf16, copy {:.1f} GB/s\n",
-               info.id, info.description, measure_options_.request.threads, ceilings_.f32_gflops,
-               ceilings_.bf16_gflops, ceilings_.copy_gbps);
+               info.id, info.description, measure_options_.request.threads, ceilings_.f32.gflops,
+               ceilings_.bf16.gflops, ceilings_.copy_gbps);
     fmt::print(
         "Timed: runs with constant weights packed beforehand (those of bwd_d change: within the time), on "
         "buffer sets used in turn that together "

@@ -23,54 +23,74 @@ std::string joined(const std::vector<std::string>& words) {
   return out;
 }
 
-std::string show_rate(double gflops, double mhz) {
-  const std::string rate = fmt::format("{:.0f} GFLOP/s", gflops);
-  return mhz > 0 ? fmt::format("{} at {:.0f} MHz", rate, mhz) : rate;
+std::vector<std::string> columns() {
+  std::vector<std::string> all = {"device",       "kind",        "description", "units",  "threads",
+                                  "memory_bytes", "cache_bytes", "features",    "driver", "key"};
+  for (const NamedRate& rate : kRates) all.push_back(std::string(rate.name) + "_gflops");
+  all.push_back("copy_gbps");
+  for (const NamedRate& rate : kRates) all.push_back(std::string(rate.name) + "_mhz");
+  return all;
+}
+
+std::vector<Cell> row(const DeviceInfo& info, int threads, const Ceilings& c) {
+  std::vector<Cell> cells = {info.id,
+                             info.kind,
+                             info.description,
+                             std::int64_t(info.units),
+                             std::int64_t(threads),
+                             static_cast<std::int64_t>(info.memory_bytes),
+                             static_cast<std::int64_t>(info.cache_bytes),
+                             joined(info.features),
+                             info.driver,
+                             info.key};
+  for (const NamedRate& rate : kRates) cells.push_back((c.*rate.rate).gflops);
+  cells.push_back(c.copy_gbps);
+  for (const NamedRate& rate : kRates) cells.push_back((c.*rate.rate).mhz);
+  return cells;
+}
+
+std::string show_rates(const Ceilings& c) {
+  std::string text;
+  for (const auto& [name, member] : kRates) {
+    const Rate& rate = c.*member;
+    text += fmt::format("{}{} {:.0f} GFLOP/s", text.empty() ? "" : ", ", name, rate.gflops);
+    if (rate.mhz > 0) text += fmt::format(" at {:.0f} MHz", rate.mhz);
+  }
+  return text;
 }
 
 int run(DevicesOptions& options) {
-  int given = 0;
-  if (!options.threads.empty()) given = static_cast<int>(parse_count("--threads", options.threads, 1));
+  const int given = options.threads.empty() ? available_processors() : parse_threads(options.threads);
   Machine& machine = options.machine;
-  machine.open({"device", "kind", "description", "units", "threads", "memory_bytes", "cache_bytes",
-                "features", "driver", "key", "f32_gflops", "tf32_gflops", "f16_gflops", "bf16_gflops",
-                "copy_gbps", "f32_mhz", "tf32_mhz", "f16_mhz", "bf16_mhz"});
+  machine.open(columns());
   Engine engine;
   print_warnings(engine);
   for (const std::shared_ptr<Device>& device : list_devices()) {
     const DeviceInfo& info = device->info();
-    const int threads = info.kind != "cpu" ? 1 : given > 0 ? given : available_processors();
+    const int threads = info.kind == "cpu" ? given : 1;
     const Ceilings c = Internals::impl(engine).measure_ceilings(*device, threads);
-    machine.row({info.id, info.kind, info.description, std::int64_t(info.units), std::int64_t(threads),
-                 static_cast<std::int64_t>(info.memory_bytes), static_cast<std::int64_t>(info.cache_bytes),
-                 joined(info.features), info.driver, info.key, c.f32_gflops, c.tf32_gflops, c.f16_gflops,
-                 c.bf16_gflops, c.copy_gbps, c.f32_mhz, c.tf32_mhz, c.f16_mhz, c.bf16_mhz});
+    machine.row(row(info, threads, c));
     if (!machine.for_people()) continue;
     fmt::print("{}  {}\n", info.id, info.description);
     fmt::print("  {} {}, {} memory, {} last-level cache; {}\n", info.units,
                info.kind == "cpu" ? "processors" : "units", show_bytes(info.memory_bytes),
                show_bytes(info.cache_bytes), info.driver);
     fmt::print("  features: {}\n", info.features.empty() ? "none" : joined(info.features));
-    fmt::print("  measured with {} threads: f32 {}, tf32 {}, f16 {}, bf16 {}; copy {:.1f} GB/s\n", threads,
-               show_rate(c.f32_gflops, c.f32_mhz), show_rate(c.tf32_gflops, c.tf32_mhz),
-               show_rate(c.f16_gflops, c.f16_mhz), show_rate(c.bf16_gflops, c.bf16_mhz), c.copy_gbps);
+    fmt::print("  measured with {} threads: {}; copy {:.1f} GB/s\n", threads, show_rates(c), c.copy_gbps);
   }
   // Never here: kernels are emitted for them.
   for (const NkiCore& core : nki_cores()) {
     const std::shared_ptr<Device> device = make_nki_device(core.id);
     const DeviceInfo& info = device->info();
     const Ceilings c = stated_ceilings(core);
-    machine.row({info.id, info.kind, info.description, std::int64_t(info.units), std::int64_t(1),
-                 static_cast<std::int64_t>(info.memory_bytes), static_cast<std::int64_t>(info.cache_bytes),
-                 joined(info.features), info.driver, info.key, c.f32_gflops, c.tf32_gflops, c.f16_gflops,
-                 c.bf16_gflops, c.copy_gbps, c.f32_mhz, c.tf32_mhz, c.f16_mhz, c.bf16_mhz});
+    machine.row(row(info, 1, c));
     if (!machine.for_people()) continue;
     fmt::print("{}  {}, offline: faltung emit nki\n", info.id, info.description);
     fmt::print("  {} partitions of {} SBUF for a kernel, {} banks of {} B PSUM; products of {} x {} x {}\n",
                NkiCore::kPartitions, show_bytes(static_cast<std::size_t>(core.sbuf_bytes)), NkiCore::kBanks,
                NkiCore::kBankBytes, NkiCore::kPartitions, NkiCore::kStationary, NkiCore::kMoving);
-    fmt::print("  stated: f32 {:.0f}, f16 and bf16 {:.0f} GFLOP/s; copy {:.1f} GB/s\n", c.f32_gflops,
-               c.f16_gflops, c.copy_gbps);
+    fmt::print("  stated: f32 {:.0f}, f16 and bf16 {:.0f} GFLOP/s; copy {:.1f} GB/s\n", c.f32.gflops,
+               c.f16.gflops, c.copy_gbps);
   }
   machine.close();
   return 0;

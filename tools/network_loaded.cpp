@@ -44,9 +44,7 @@ void find_all(Engine& engine, const Request& request, const NetworkReport& repor
 
 NetworkRequest request_of(const NetworkOptions& options) {
   NetworkRequest request;
-  if (!options.threads.empty())
-    request.request.threads =
-        static_cast<int>(std::min<std::int64_t>(4096, parse_count("--threads", options.threads, 1)));
+  if (!options.threads.empty()) request.request.threads = parse_threads(options.threads);
   request.request.device = options.device;
   request.dtype = parse_dtype(options.dtype);
   request.keep_f32 = options.keep_f32;

@@ -56,7 +56,7 @@ Pace pace_of(std::shared_ptr<const Parallel> workers, const Ceilings& ceilings, 
     return multiply_add_gflops(*workers, kRounds);
   };
   const auto copied = [workers, copies = std::move(copies)] { return copies->gbps(*workers, kCopied); };
-  return Pace({{multiply_adds, ceilings.f32_gflops}, {copied, ceilings.copy_gbps}}, patience_ms);
+  return Pace({{multiply_adds, ceilings.f32.gflops}, {copied, ceilings.copy_gbps}}, patience_ms);
 }
 
 }  // namespace faltung::tools

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "faltung/faltung.hpp"
+#include "src/finder/settings.hpp"
 #include "src/problem/text.hpp"
 
 namespace faltung::tools {
@@ -69,6 +70,13 @@ std::int64_t parse_count(const std::string& option, const std::string& text, std
                 fmt::format("{}: '{}' is no whole number of at least {}", option, text, least));
   }
   return value;
+}
+
+int parse_threads(const std::string& text) {
+  const std::int64_t threads = parse_count("--threads", text, 1);
+  if (threads > kMostThreads)
+    throw Error(Status::bad_problem, fmt::format("--threads: {} is more than {}", threads, kMostThreads));
+  return static_cast<int>(threads);
 }
 
 std::string show_bytes(std::size_t bytes) {

@@ -16,6 +16,8 @@ double parse_duration_ms(std::string_view option, std::string_view text);
 std::size_t parse_bytes(std::string_view option, std::string_view text);
 // A whole number of at least `least`. Throws Error(bad_problem) naming the option.
 std::int64_t parse_count(const std::string& option, const std::string& text, std::int64_t least);
+// Of --threads: such a number, as far as a request takes it.
+int parse_threads(const std::string& text);
 // A number that is finite and not negative.
 double parse_number(std::string_view option, std::string_view text);
 

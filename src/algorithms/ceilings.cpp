@@ -34,15 +34,10 @@ class Gpu {
     if (info_.has("sm_90a") || info_.has("mma_sync")) {
       tf32 = products(DType::f32), f16 = products(DType::f16), bf16 = products(DType::bf16);
     }
-    return {f32.gflops, tf32.gflops, f16.gflops, bf16.gflops, copy(), f32.mhz, tf32.mhz, f16.mhz, bf16.mhz};
+    return {f32, tf32, f16, bf16, copy()};
   }
 
  private:
-  struct Rate {
-    double gflops = 0, mhz = 0;
-    auto operator<=>(const Rate&) const = default;
-  };
-
   bool slow() const { return info_.has("runs_on_cpu"); }
 
   // The best of a few launches after a first one, each long enough that its beginning does not count, in

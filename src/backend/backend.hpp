@@ -22,20 +22,24 @@
 
 namespace faltung {
 
-// Rates a device can reach, measured on it (or 0 where unknown): 10^9 operations and bytes a second.
-struct Ceilings {
-  double f32_gflops = 0;
-  double tf32_gflops = 0;
-  double f16_gflops = 0;
-  double bf16_gflops = 0;
-  double copy_gbps = 0;  // read plus written
-  // The clock while each of these was measured, which falls with the power that they draw; 0 where it is not
-  // told.
-  double f32_mhz = 0;
-  double tf32_mhz = 0;
-  double f16_mhz = 0;
-  double bf16_mhz = 0;
+// What a device reaches in one kind of arithmetic, measured on it, or 0 where unknown.
+struct Rate {
+  double gflops = 0;  // 10^9 operations a second
+  double mhz = 0;  // the clock meanwhile, which falls with the power that they draw; 0 where it is not told
+  auto operator<=>(const Rate&) const = default;
 };
+
+struct Ceilings {
+  Rate f32, tf32, f16, bf16;
+  double copy_gbps = 0;  // 10^9 bytes a second, read plus written; 0 where unknown
+};
+
+struct NamedRate {
+  const char* name;
+  Rate Ceilings::*rate;
+};
+inline constexpr NamedRate kRates[] = {
+    {"f32", &Ceilings::f32}, {"tf32", &Ceilings::tf32}, {"f16", &Ceilings::f16}, {"bf16", &Ceilings::bf16}};
 
 struct DeviceInfo {
   std::string id;           // cpu, cuda:0, opencl:1

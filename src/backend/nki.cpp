@@ -54,8 +54,8 @@ std::shared_ptr<Device> make_nki_device(const std::string& id) {
 
 Ceilings stated_ceilings(const NkiCore& core) {
   Ceilings c;
-  c.f32_gflops = c.tf32_gflops = 1e3 * core.f32_tflops;
-  c.f16_gflops = c.bf16_gflops = 1e3 * core.f16_tflops;
+  c.f32.gflops = c.tf32.gflops = 1e3 * core.f32_tflops;
+  c.f16.gflops = c.bf16.gflops = 1e3 * core.f16_tflops;
   c.copy_gbps = std::min(core.hbm_gbps, NkiCore::kDmaEngines * core.dma_gbps);
   return c;
 }

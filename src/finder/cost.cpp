@@ -5,10 +5,10 @@
 namespace faltung {
 
 double arithmetic_ceiling(const Problem& p, const Ceilings& c) {
-  if (p.dtype == DType::f16) return c.f16_gflops;
-  if (p.dtype == DType::bf16) return c.bf16_gflops;
+  if (p.dtype == DType::f16) return c.f16.gflops;
+  if (p.dtype == DType::bf16) return c.bf16.gflops;
   // An fp32 product is also three of two parts each on the matrix units.
-  return p.math == Math::f32 ? std::max(c.f32_gflops, c.tf32_gflops / 3) : c.tf32_gflops;
+  return p.math == Math::f32 ? std::max(c.f32.gflops, c.tf32.gflops / 3) : c.tf32.gflops;
 }
 
 Roofline roofline(const Problem& p, const Ceilings& c) {

@@ -179,6 +179,10 @@ std::shared_ptr<const Parallel> EngineImpl::workers(int threads) {
   return made;
 }
 
+std::shared_ptr<const Parallel> EngineImpl::planners(const DeviceInfo& device, int threads) {
+  return device.kind == "cpu" ? workers(threads) : std::make_shared<const Parallel>(available_processors());
+}
+
 std::shared_ptr<const PlanImpl> EngineImpl::make_plan(const Settled& s, const Candidate& candidate) {
   return faltung::make_plan(s.problem, candidate, s.device, jit::Session(*s.device, store_),
                             s.on_cpu() ? workers(s.threads) : nullptr, s.denormals);
@@ -299,13 +303,9 @@ Ceilings EngineImpl::ceilings(Device& device, int threads) {
 Ceilings EngineImpl::measure_ceilings(Device& device, int threads) {
   Ceilings c = faltung::measure_ceilings(jit::Session(device, store_), threads);
   if (const std::optional<Ceilings> known = load_ceilings(store_, device.info(), threads)) {
-    const auto keep_better = [&](double Ceilings::*gflops, double Ceilings::*mhz) {
-      if ((*known).*gflops > c.*gflops) c.*gflops = (*known).*gflops, c.*mhz = (*known).*mhz;
-    };
-    keep_better(&Ceilings::f32_gflops, &Ceilings::f32_mhz);
-    keep_better(&Ceilings::tf32_gflops, &Ceilings::tf32_mhz);
-    keep_better(&Ceilings::f16_gflops, &Ceilings::f16_mhz);
-    keep_better(&Ceilings::bf16_gflops, &Ceilings::bf16_mhz);
+    for (const auto& [name, rate] : kRates) {
+      if (((*known).*rate).gflops > (c.*rate).gflops) c.*rate = (*known).*rate;
+    }
     c.copy_gbps = std::max(c.copy_gbps, known->copy_gbps);
   }
   save_ceilings(store_, device.info(), threads, c);

@@ -65,6 +65,8 @@ class EngineImpl {
   // The store is told.
   Ceilings measure_ceilings(Device& device, int threads);
   std::shared_ptr<const Parallel> workers(int threads);
+  // Who plans a network: on a CPU those that run it, for a GPU every processor, for as long as it is held.
+  std::shared_ptr<const Parallel> planners(const DeviceInfo& device, int threads);
   Store& store() { return store_; }
   Trust& trust() { return trust_; }
 

@@ -19,6 +19,11 @@ std::string device_key(const DeviceInfo& device, int threads) {
   return device.key + " threads=" + std::to_string(threads) + " faltung=" + version();
 }
 
+// Of a record of ceilings.
+constexpr const char* kCopy = "copy_gbps";
+std::string gflops_of(const char* rate) { return std::string(rate) + "_gflops"; }
+std::string mhz_of(const char* rate) { return std::string(rate) + "_mhz"; }
+
 void sort(std::vector<Report>& all) {
   std::stable_sort(all.begin(), all.end(), [](const Report& a, const Report& b) { return a.ms < b.ms; });
 }
@@ -85,19 +90,23 @@ std::optional<Ceilings> load_ceilings(const Store& store, const DeviceInfo& devi
   ask_room_for_json(payload->size());
   try {
     const Json json = Json::parse(*payload);
-    return Ceilings{json.at("f32_gflops"),       json.at("tf32_gflops"),     json.at("f16_gflops"),
-                    json.at("bf16_gflops"),      json.at("copy_gbps"),       json.value("f32_mhz", 0.0),
-                    json.value("tf32_mhz", 0.0), json.value("f16_mhz", 0.0), json.value("bf16_mhz", 0.0)};
+    Ceilings c;
+    for (const auto& [name, rate] : kRates) {
+      c.*rate = {json.at(gflops_of(name)), json.value(mhz_of(name), 0.0)};
+    }
+    c.copy_gbps = json.at(kCopy);
+    return c;
   } catch (const Json::exception&) {
     return std::nullopt;
   }
 }
 
 void save_ceilings(Store& store, const DeviceInfo& device, int threads, const Ceilings& c) {
-  const Json json = {
-      {"f32_gflops", c.f32_gflops},   {"tf32_gflops", c.tf32_gflops}, {"f16_gflops", c.f16_gflops},
-      {"bf16_gflops", c.bf16_gflops}, {"copy_gbps", c.copy_gbps},     {"f32_mhz", c.f32_mhz},
-      {"tf32_mhz", c.tf32_mhz},       {"f16_mhz", c.f16_mhz},         {"bf16_mhz", c.bf16_mhz}};
+  Json json = {{kCopy, c.copy_gbps}};
+  for (const auto& [name, rate] : kRates) {
+    json[gflops_of(name)] = (c.*rate).gflops;
+    json[mhz_of(name)] = (c.*rate).mhz;
+  }
   store.put(kCeilings, device_key(device, threads), json.dump());
 }
 

@@ -72,16 +72,6 @@ bool log_says_find() {
   return found;
 }
 
-int threads_of(const Request& request, const DeviceInfo& device) {
-  constexpr int kMost = 4096;  // workspaces have a part for each
-  if (request.threads < 0 || request.threads > kMost) {
-    throw Error(Status::bad_problem,
-                fmt::format("threads is {}; it must be 0 (all) to {}", request.threads, kMost));
-  }
-  if (device.kind != "cpu") return 1;
-  return request.threads > 0 ? request.threads : available_processors();
-}
-
 // NaN is none, either.
 double milliseconds(const char* what, double given) {
   if (given >= 0) return given;
@@ -156,6 +146,15 @@ std::string Settled::key() const {
   return fmt::format("{} on {} threads={} workspace={} deterministic={} denormals={} trust={} patterns={}",
                      to_string(problem), device->info().id, threads, workspace_limit, deterministic,
                      static_cast<int>(denormals), static_cast<int>(trust), patterns_);
+}
+
+int threads_of(const Request& request, const DeviceInfo& device) {
+  if (request.threads < 0 || request.threads > kMostThreads) {
+    throw Error(Status::bad_problem,
+                fmt::format("threads is {}; it must be 0 (all) to {}", request.threads, kMostThreads));
+  }
+  if (device.kind != "cpu") return 1;
+  return request.threads > 0 ? request.threads : available_processors();
 }
 
 KnownDevices known_devices() {

@@ -72,6 +72,10 @@ struct Settled {
   std::string patterns_;
 };
 
+inline constexpr int kMostThreads = 4096;  // workspaces have a part for each
+// How many the request has on the device: on a GPU one. Throws Error(bad_problem) beyond kMostThreads.
+int threads_of(const Request& request, const DeviceInfo& device);
+
 // FALTUNG_KNOWN_DEVICES, or where the package's file lies; empty for none.
 struct KnownDevices {
   std::string file;

@@ -215,7 +215,6 @@ class Lowering {
   Settings settings_;
   std::shared_ptr<Device> device_;
   bool trusts_all_;  // also kernels that no GPU has shown right
-  // Who plans: the engine's, or for a GPU every processor, until that is done.
   std::shared_ptr<const Parallel> workers_;
   const std::vector<int> makers_;  // by value: the node that makes it, or -1
   std::vector<Located> located_;

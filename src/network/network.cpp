@@ -7,6 +7,7 @@
 #include <new>
 #include <type_traits>
 
+#include "src/finder/settings.hpp"
 #include "src/network/onnx.hpp"
 #include "src/network/onnx_metadata.hpp"
 #include "src/network/passes.hpp"
@@ -213,8 +214,7 @@ NetworkImpl::NetworkImpl(EngineImpl& engine, Graph graph, const NetworkRequest& 
                 std::string("a network's math is f32 or fast, or on a GPU tf32 where its "
                             "elements are of f32; not ") +
                     name(request_.math));
-  if (request_.request.threads == 0)
-    request_.request.threads = device->info().kind == "cpu" ? available_processors() : 1;
+  request_.request.threads = threads_of(request_.request, device->info());
   network::check_operators(original_);
   for (const std::string& name : request_.keep_f32) {
     if (std::ranges::find(original_.values, name, &network::Value::name) == original_.values.end())
@@ -222,12 +222,12 @@ NetworkImpl::NetworkImpl(EngineImpl& engine, Graph graph, const NetworkRequest& 
                   "the network has no tensor " + network::in_quotes(name) + " to keep in f32");
   }
   inputs_ = tensors(original_, original_.inputs);
-  const bool on_cpu = device->info().kind == "cpu";
-  const std::shared_ptr<const Parallel> workers =
-      on_cpu ? engine_.workers(request_.request.threads)
-             : std::make_shared<const Parallel>(available_processors());
   graph_ = network::run_passes(network::unsized_passes(), original_, network::passes_off(device->info().kind),
-                               *workers);
+                               *planners());
+}
+
+std::shared_ptr<const Parallel> NetworkImpl::planners() {
+  return engine_.planners(find_device(request_.request.device)->info(), request_.request.threads);
 }
 
 Graph NetworkImpl::passed(const std::vector<Shape>& shapes) {
@@ -235,7 +235,7 @@ Graph NetworkImpl::passed(const std::vector<Shape>& shapes) {
   graph = network::run_passes(network::sized_passes(), std::move(graph));
   if (request_.dtype != DType::f32) {
     const network::Type type = request_.dtype == DType::f16 ? network::Type::f16 : network::Type::bf16;
-    weights_.find_finite_in(type, graph, Parallel(available_processors()));
+    weights_.find_finite_in(type, graph, *planners());
   }
   return network::with_precision(
       std::move(graph), request_.dtype, {request_.keep_f32.begin(), request_.keep_f32.end()},

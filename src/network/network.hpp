@@ -86,6 +86,7 @@ class NetworkImpl {
     std::shared_ptr<const NetworkPlanImpl> plan;
   };
 
+  std::shared_ptr<const Parallel> planners();
   network::Graph passed(const std::vector<network::Shape>& shapes);
 
   EngineImpl& engine_;

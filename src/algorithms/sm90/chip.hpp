@@ -22,7 +22,7 @@ struct Chip {
     Chip chip = of(target.device);
     const Ceilings &here = target.measured, &there = fitted::kCeilings;
     const auto products = [&](const Ceilings& c) {
-      return p.dtype == DType::f16 ? c.f16_gflops : p.dtype == DType::bf16 ? c.bf16_gflops : c.tf32_gflops;
+      return (p.dtype == DType::f16 ? c.f16 : p.dtype == DType::bf16 ? c.bf16 : c.tf32).gflops;
     };
     chip.memory = beside(here.copy_gbps, there.copy_gbps);
     chip.pace = beside(products(here) / chip.multiprocessors, products(there) / fitted::kMultiprocessors);

@@ -9,7 +9,7 @@ namespace faltung::sm90::fitted {
 
 // What they were fitted on, as its ceilings are measured: other chips' rates are taken beside these (Chip).
 constexpr int kMultiprocessors = 132;
-constexpr Ceilings kCeilings{58957, 489034, 932276, 975544, 4263};
+constexpr Ceilings kCeilings{{58957}, {489034}, {932276}, {975544}, 4263};
 
 // The matrix units.
 constexpr double kClock = 1.58e6;         // cycles a ms at full load: the chip lowers its clock
