@@ -23,16 +23,16 @@ std::string joined(const std::vector<std::string>& words) {
   return out;
 }
 
-std::vector<std::string> columns() {
+std::vector<std::string> device_columns() {
   std::vector<std::string> all = {"device",       "kind",        "description", "units",  "threads",
                                   "memory_bytes", "cache_bytes", "features",    "driver", "key"};
-  for (const NamedRate& rate : kRates) all.push_back(std::string(rate.name) + "_gflops");
+  for (const NamedRate& rate : kCeilingRates) all.push_back(std::string(rate.name) + "_gflops");
   all.push_back("copy_gbps");
-  for (const NamedRate& rate : kRates) all.push_back(std::string(rate.name) + "_mhz");
+  for (const NamedRate& rate : kCeilingRates) all.push_back(std::string(rate.name) + "_mhz");
   return all;
 }
 
-std::vector<Cell> row(const DeviceInfo& info, int threads, const Ceilings& c) {
+std::vector<Cell> device_row(const DeviceInfo& info, int threads, const Ceilings& c) {
   std::vector<Cell> cells = {info.id,
                              info.kind,
                              info.description,
@@ -43,15 +43,15 @@ std::vector<Cell> row(const DeviceInfo& info, int threads, const Ceilings& c) {
                              joined(info.features),
                              info.driver,
                              info.key};
-  for (const NamedRate& rate : kRates) cells.push_back((c.*rate.rate).gflops);
+  for (const NamedRate& rate : kCeilingRates) cells.push_back((c.*rate.rate).gflops);
   cells.push_back(c.copy_gbps);
-  for (const NamedRate& rate : kRates) cells.push_back((c.*rate.rate).mhz);
+  for (const NamedRate& rate : kCeilingRates) cells.push_back((c.*rate.rate).mhz);
   return cells;
 }
 
 std::string show_rates(const Ceilings& c) {
   std::string text;
-  for (const auto& [name, member] : kRates) {
+  for (const auto& [name, member] : kCeilingRates) {
     const Rate& rate = c.*member;
     text += fmt::format("{}{} {:.0f} GFLOP/s", text.empty() ? "" : ", ", name, rate.gflops);
     if (rate.mhz > 0) text += fmt::format(" at {:.0f} MHz", rate.mhz);
@@ -62,14 +62,14 @@ std::string show_rates(const Ceilings& c) {
 int run(DevicesOptions& options) {
   const int given = options.threads.empty() ? available_processors() : parse_threads(options.threads);
   Machine& machine = options.machine;
-  machine.open(columns());
+  machine.open(device_columns());
   Engine engine;
   print_warnings(engine);
   for (const std::shared_ptr<Device>& device : list_devices()) {
     const DeviceInfo& info = device->info();
     const int threads = info.kind == "cpu" ? given : 1;
     const Ceilings c = Internals::impl(engine).measure_ceilings(*device, threads);
-    machine.row(row(info, threads, c));
+    machine.row(device_row(info, threads, c));
     if (!machine.for_people()) continue;
     fmt::print("{}  {}\n", info.id, info.description);
     fmt::print("  {} {}, {} memory, {} last-level cache; {}\n", info.units,
@@ -83,7 +83,7 @@ int run(DevicesOptions& options) {
     const std::shared_ptr<Device> device = make_nki_device(core.id);
     const DeviceInfo& info = device->info();
     const Ceilings c = stated_ceilings(core);
-    machine.row(row(info, 1, c));
+    machine.row(device_row(info, 1, c));
     if (!machine.for_people()) continue;
     fmt::print("{}  {}, offline: faltung emit nki\n", info.id, info.description);
     fmt::print("  {} partitions of {} SBUF for a kernel, {} banks of {} B PSUM; products of {} x {} x {}\n",

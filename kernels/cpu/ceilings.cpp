@@ -147,19 +147,15 @@ double mhz_after(const Parallel& parallel, const Work& work) {
 Ceilings measure_cpu_ceilings(const Parallel& parallel) {
   Ceilings ceilings;
   constexpr long kRounds = 1'000'000;
-  ceilings.f32_gflops = best_of_many([&] { return multiply_add_gflops(parallel, kRounds); });
-  ceilings.tf32_gflops = ceilings.f16_gflops = ceilings.bf16_gflops = ceilings.f32_gflops;
-  ceilings.f32_mhz = mhz_after(parallel, [] { multiply_adds(kRounds); });
-  ceilings.tf32_mhz = ceilings.f16_mhz = ceilings.bf16_mhz = ceilings.f32_mhz;
+  const Rate f32{best_of_many([&] { return multiply_add_gflops(parallel, kRounds); }),
+                 mhz_after(parallel, [] { multiply_adds(kRounds); })};
+  ceilings.f32 = ceilings.tf32 = ceilings.f16 = ceilings.bf16 = f32;
 #if defined(__x86_64__)
   if (has_avx512_bf16()) {
     // Some cores have the instruction at so low a rate that converting to fp32 is the faster way.
     const double bf16 =
         best_of_many([&] { return 1e-9 * rate(parallel, [](int) { return run_bf16_dot(kRounds); }); });
-    if (bf16 > ceilings.f32_gflops) {
-      ceilings.bf16_gflops = bf16;
-      ceilings.bf16_mhz = mhz_after(parallel, [] { run_bf16_dot(kRounds); });
-    }
+    if (bf16 > f32.gflops) ceilings.bf16 = {bf16, mhz_after(parallel, [] { run_bf16_dot(kRounds); })};
   }
 #endif
   Copies copies;

@@ -38,7 +38,7 @@ struct NamedRate {
   const char* name;
   Rate Ceilings::*rate;
 };
-inline constexpr NamedRate kRates[] = {
+inline constexpr NamedRate kCeilingRates[] = {
     {"f32", &Ceilings::f32}, {"tf32", &Ceilings::tf32}, {"f16", &Ceilings::f16}, {"bf16", &Ceilings::bf16}};
 
 struct DeviceInfo {

@@ -303,7 +303,7 @@ Ceilings EngineImpl::ceilings(Device& device, int threads) {
 Ceilings EngineImpl::measure_ceilings(Device& device, int threads) {
   Ceilings c = faltung::measure_ceilings(jit::Session(device, store_), threads);
   if (const std::optional<Ceilings> known = load_ceilings(store_, device.info(), threads)) {
-    for (const auto& [name, rate] : kRates) {
+    for (const auto& [name, rate] : kCeilingRates) {
       if (((*known).*rate).gflops > (c.*rate).gflops) c.*rate = (*known).*rate;
     }
     c.copy_gbps = std::max(c.copy_gbps, known->copy_gbps);

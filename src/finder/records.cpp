@@ -91,7 +91,7 @@ std::optional<Ceilings> load_ceilings(const Store& store, const DeviceInfo& devi
   try {
     const Json json = Json::parse(*payload);
     Ceilings c;
-    for (const auto& [name, rate] : kRates) {
+    for (const auto& [name, rate] : kCeilingRates) {
       c.*rate = {json.at(gflops_of(name)), json.value(mhz_of(name), 0.0)};
     }
     c.copy_gbps = json.at(kCopy);
@@ -103,7 +103,7 @@ std::optional<Ceilings> load_ceilings(const Store& store, const DeviceInfo& devi
 
 void save_ceilings(Store& store, const DeviceInfo& device, int threads, const Ceilings& c) {
   Json json = {{kCopy, c.copy_gbps}};
-  for (const auto& [name, rate] : kRates) {
+  for (const auto& [name, rate] : kCeilingRates) {
     json[gflops_of(name)] = (c.*rate).gflops;
     json[mhz_of(name)] = (c.*rate).mhz;
   }
