@@ -81,13 +81,13 @@ def find(problem: str, device: str = "cpu", budget: float | str = "2s", **reques
 def explain(problem: str, device: str = "cpu", **request: Unpack[_Request]) -> Choice: ...
 def command() -> str: ...
 def bench(problem: str | Iterable[str], device: str = "cpu", *, vs: str | None = None, find: bool = False, threads: int = 0,
-          only: _Patterns | None = None, skip: _Patterns | None = None, min_time: str | None = None,
+          only: _Patterns | None = None, skip: _Patterns | None = None, min_time: float | str | None = None,
           repeat: int | None = None) -> list[dict[str, Any]]:
-    """min_time: "200ms"."""
+    """min_time: milliseconds, or "200ms"."""
 def verify(problem: str | Iterable[str], device: str = "cpu", *, threads: int = 0, only: _Patterns | None = None,
            skip: _Patterns | None = None, seed: int | None = None) -> list[dict[str, Any]]: ...
-def doctor(device: str | None = None, budget: str | None = None) -> dict[str, Any]:
-    """budget: "50s"."""
+def doctor(device: str | None = None, budget: float | str | None = None) -> dict[str, Any]:
+    """budget: milliseconds, or "50s"."""
 def emit(problem: str, target: Literal["trn2", "trn1"] = "trn2", *, output: str | PathLike[str] | None = None) -> str: ...
 def channels_last(array: _Array) -> _Array:
     """array: N C L, N C H W or N C D H W."""

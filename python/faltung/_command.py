@@ -7,9 +7,10 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import warnings
 
 from . import _c
-from ._engine import _find_nvrtc
+from ._engine import FaltungWarning, _find_nvrtc, _milliseconds
 
 
 def command():
@@ -26,9 +27,14 @@ def _run(words, peers=None):
     environment = dict(os.environ)
     environment["FALTUNG_PEER_PATH"] = os.pathsep.join(filter(None, [peers, environment.get("FALTUNG_PEER_PATH")]))
     done = subprocess.run([command(), *words], capture_output=True, text=True, env=environment, check=False)
+    lines = [line.removeprefix("faltung: ") for line in done.stderr.splitlines()]
+    for line in lines:
+        if line.startswith("warning: "):
+            warnings.warn(line.removeprefix("warning: "), FaltungWarning, stacklevel=3)
     if done.returncode in (0, 1):
         return done.stdout
-    line = done.stderr.strip().removeprefix("faltung: ") or f"the command ended with {done.returncode}"
+    said = [line for line in lines if not line.startswith("warning: ")]
+    line = said[-1] if said else f"the command ended with {done.returncode}"
     raise (_c.BadProblem if done.returncode == 2 else _c.Error)(line)
 
 
@@ -55,6 +61,13 @@ def _options(device, threads, only, skip):
     return words
 
 
+def _time(option, time):
+    """Numbers are milliseconds, as in a request; to the command they would be seconds."""
+    if time is None:
+        return []
+    return [option, f"{_milliseconds(option.lstrip('-').replace('-', '_'), time)!r}ms"]
+
+
 def _rows(text):
     """CSV's rows as dictionaries, numbers as numbers."""
     def value(word):
@@ -69,14 +82,14 @@ def _rows(text):
 
 def bench(problem, device="cpu", *, vs=None, find=False, threads=0, only=None, skip=None, min_time=None, repeat=None):
     """Times the plan of one problem or several, checks its result, and with vs (``onednn``, ``torch``, ...) a peer library in
-    turn with it, in one run. ``find``: measures the candidates first. ``min_time`` ("200ms") and ``repeat``: how long each
-    runs, in how many blocks. Returns a list of dictionaries with the columns of docs/bench.md: kernel, ms, tflops,
+    turn with it, in one run. ``find``: measures the candidates first. ``min_time`` (milliseconds, or "200ms") and ``repeat``:
+    how long each runs, in how many blocks. Returns a list of dictionaries with the columns of docs/bench.md: kernel, ms, tflops,
     peer_ms, ratio, ..."""
     words = ["bench", *_problems(problem), *_options(device, threads, only, skip), "--csv", "-"]
     words += ["--vs", vs] if vs else []
     words += ["--find"] if find else []
-    words += ["--min-time", str(min_time)] if min_time else []
-    words += ["--repeat", str(repeat)] if repeat else []
+    words += _time("--min-time", min_time)
+    words += ["--repeat", str(repeat)] if repeat is not None else []
     with tempfile.TemporaryDirectory() as folder:
         if vs and vs.startswith("torch"):
             _write_torch_peers(folder)
@@ -106,12 +119,12 @@ def emit(problem, target="trn2", *, output=None):
 
 def doctor(device=None, budget=None):
     """Tries every kernel on a list of problems, on one device or on all, and returns the report as a dictionary, which is
-    fit for a bug report. ``budget``: such as "50s"."""
+    fit for a bug report. ``budget``: milliseconds, or such as "50s"."""
     with tempfile.TemporaryDirectory() as folder:
         name = os.path.join(folder, "report")
         words = ["doctor", "--report", name]
         words += ["--device", str(device)] if device else []
-        words += ["--budget", str(budget)] if budget else []
+        words += _time("--budget", budget)
         _run(words)
         with open(name + ".json", encoding="utf-8") as file:
             return json.load(file)

@@ -82,27 +82,31 @@ def _patterns(given):
     return given if given is None or isinstance(given, str) else ",".join(given)
 
 
-def _milliseconds(time):
-    """A number of milliseconds, or a text such as "2s" or "500ms"."""
+def _milliseconds(name, time):
+    """A number of milliseconds, or a text such as "2s" or "500ms", as the command reads it."""
     if not isinstance(time, str):
         return float(time)
-    for unit, scale in (("ms", 1.0), ("s", 1e3), ("min", 6e4)):
+    for unit, scale in (("us", 1e-3), ("ms", 1.0), ("s", 1e3), ("min", 6e4), ("m", 6e4)):
         if time.endswith(unit):
             try:
                 return float(time[:-len(unit)]) * scale
             except ValueError:
                 break
-    raise _c.BadProblem(f"budget is '{time}'; write a number of milliseconds, or a time such as '2s' or '500ms'")
+    raise _c.BadProblem(f"{name} is '{time}'; write a number of milliseconds, or a time such as '2s' or '500ms'")
 
 
 def _question(problem, device="cpu", threads=0, workspace_limit=None, deterministic=True, only=None, skip=None, budget=2000,
-              trust=None, deadline=0, worker=None, progress=None):
+              trust=None, deadline=0, worker=None, progress=None, **unknown):
+    if unknown:
+        raise TypeError(f"a request has no {' and no '.join(unknown)}; it has threads, workspace_limit, deterministic, only, skip, "
+                        f"trust, deadline and worker")
     if trust not in _TRUST:
         raise _c.BadProblem(f"trust is {trust!r}; it is one of 'tested', 'all', 'none'")
-    if workspace_limit is not None and workspace_limit < 0:
-        raise _c.BadProblem(f"workspace_limit is {workspace_limit}; it is a number of bytes, or None for no limit")
+    if workspace_limit is not None and not (hasattr(workspace_limit, "__index__") and 0 <= workspace_limit < 1 << 63):
+        raise _c.BadProblem(f"workspace_limit is {workspace_limit!r}; it is a number of bytes, or None for no limit")
     return (problem, str(device), threads, -1 if workspace_limit is None else workspace_limit, bool(deterministic),
-            _patterns(only), _patterns(skip), _milliseconds(budget), _TRUST[trust], _milliseconds(deadline), worker, progress)
+            _patterns(only), _patterns(skip), _milliseconds("budget", budget), _TRUST[trust], _milliseconds("deadline", deadline),
+            worker, progress)
 
 
 def devices():

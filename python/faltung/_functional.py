@@ -141,6 +141,8 @@ conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d = m
 def channels_last(array):
     """A copy of array (N, C, and an image of one to three dimensions) in channels_last order: the same shape, the channels of a
     pixel side by side. For NumPy and CuPy; PyTorch has ``.to(memory_format=torch.channels_last)``."""
+    if len(array.shape) not in (3, 4, 5):
+        raise BadProblem(f"an array of shape {tuple(array.shape)} is no image; N C and one to three sizes are wanted")
     copy = empty_strided(array, array.shape, dense_strides(array.shape, CHANNELS_LAST))
     copy[...] = array
     return copy

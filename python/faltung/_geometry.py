@@ -120,6 +120,8 @@ def common_layout(**arrays):
     """The layout of all of them; arrays by name as (shape, strides)."""
     left = [CONTIGUOUS, CHANNELS_LAST]
     for name, (shape, strides) in arrays.items():
+        if 0 in shape:
+            raise BadProblem(f"{name} has the shape {tuple(shape)}; each size must be at least 1")
         own = layout_of(shape, strides)
         if not own:
             raise BadProblem(f"{name} has the strides {tuple(strides)}; no layout has those for the shape {tuple(shape)}: give "

@@ -312,6 +312,7 @@ def test_refusals_say_what_would_be_right():
     y.flags.writeable = False
     refused(bad, "read-only", lambda: faltung.conv2d(x, w, out=y))
     refused(TypeError, "list", lambda: faltung.conv2d([[1.0]], w))
+    refused(bad, ["(3,)", "N C and one to three sizes"], lambda: faltung.channels_last(np.ones(3, np.float32)))
     refused(bad, "another type", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3")(x.astype(np.float64), w))
     for kind, builtin in ((bad, ValueError), (faltung.Unsupported, NotImplementedError), (faltung.BadFile, OSError),
                           (faltung.OutOfMemory, MemoryError), (faltung.DeviceError, RuntimeError)):
@@ -327,7 +328,8 @@ def test_sizes_that_make_no_sense(name):
             refused(faltung.BadProblem, what if what != "groups" or value != 3 else "group", lambda: getattr(faltung, name)(x, w, **{what: value}))
     refused(faltung.BadProblem, "output_padding", lambda: faltung.conv_transpose2d(x, w, output_padding=-1))
     for shape in ((1, 4, 0, 8), (1, 0, 8, 8)):
-        refused(faltung.BadProblem, "", lambda: getattr(faltung, name)(np.ones(shape, np.float32), w))
+        refused(faltung.BadProblem, f"x has the shape {shape}; each size must be at least 1", lambda: getattr(faltung, name)(np.ones(shape, np.float32), w))
+    refused(faltung.BadProblem, "each size must be at least 1", lambda: getattr(faltung, name)(x[:, :0], w))
 
 
 def test_sizes_are_whole_numbers_of_any_kind():

@@ -244,6 +244,37 @@ def test_without_nvrtc_one_exception_says_what_would_be_right(named):
         assert "pip install nvidia-cuda-nvrtc" in run.stdout and "FALTUNG_NVRTC" in run.stdout
 
 
+def test_a_request_is_refused_in_words():
+    for request, words in (({"workspace_limit": "64M"}, "workspace_limit is '64M'; it is a number of bytes"),
+                           ({"workspace_limit": 1 << 70}, "it is a number of bytes"),
+                           ({"deadline": "soon"}, "deadline is 'soon'; write a number of milliseconds")):
+        with pytest.raises(faltung.BadProblem, match=words):
+            faltung.plan(PROBLEM, **request)
+    with pytest.raises(TypeError, match="a request has no thread; it has threads, "):
+        faltung.plan(PROBLEM, thread=2)
+    assert faltung.plan(PROBLEM, workspace_limit=np.int64(0)).workspace_bytes == 0
+
+
+def test_times_are_written_alike():
+    """As for the command, and numbers are milliseconds everywhere: for the command they would be seconds."""
+    for deadline in ("1m", "1min", "60s", "60000ms", "6e7us", 60000):
+        faltung.plan(PROBLEM, deadline=deadline)
+    begin = time.monotonic()
+    assert faltung.bench(PROBLEM, threads=1, min_time=5, repeat=1)[0]["verdict"] == "pass"
+    assert time.monotonic() - begin < 4
+    with pytest.raises(faltung.BadProblem, match="min_time is 'soon'"):
+        faltung.bench(PROBLEM, min_time="soon")
+    with pytest.raises(faltung.BadProblem, match="--repeat"):
+        faltung.bench(PROBLEM, repeat=0)
+
+
+def test_what_the_command_warns_of_is_warned_of(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FALTUNG_STORE", str(tmp_path / "file"))
+    with pytest.warns(faltung.FaltungWarning, match="nothing is stored"):
+        faltung.bench(PROBLEM, threads=1, min_time="5ms", repeat=1)
+
+
 def test_the_command_in_the_package():
     assert faltung.__version__ in subprocess.run([faltung.command(), "--version"], capture_output=True, text=True).stdout
     assert faltung.__version__ in python("import sys; sys.argv = ['faltung', '--version']\nimport faltung.__main__ as m; m.main()").stdout
@@ -293,4 +324,4 @@ def test_the_types_are_what_is_there():
     import stubs
     classes = stubs.check(faltung, extra=["report"])
     asked = {node.target.id for name in ("_Request", "_FindRequest") for node in classes[name].body if hasattr(node, "target")}
-    assert asked | {"budget"} == set(inspect.signature(faltung._engine._question).parameters) - {"problem", "device"}
+    assert asked | {"budget"} == set(inspect.signature(faltung._engine._question).parameters) - {"problem", "device", "unknown"}
