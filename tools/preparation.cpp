@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <system_error>
 #include <thread>
 
 #include "src/algorithms/ceilings.hpp"
@@ -58,17 +60,23 @@ int Preparation::run() {
     Engine engine;
     Internals::impl(engine).ceilings(*device_, Settled(Problem{}, request_).threads);
   }
-  const int jobs = options_.jobs > 0 ? options_.jobs : available_processors();
+  catch_interrupts();
+  const int wanted = options_.jobs > 0 ? options_.jobs : available_processors();
+  const int jobs = static_cast<int>(std::min<std::size_t>(wanted, rows_.size() + programs_.size()));
   const bool shares = jobs > 1 && device_->runs() && device_->info().kind == "gpu";
   std::vector<std::thread> threads;
-  for (int i = 0; i < jobs; ++i) {
-    threads.emplace_back([this, i, jobs, shares] {
-      if (shares) keep_to_share(i, jobs);
-      take();
-    });
+  const auto work = [this, jobs, shares](int job) {
+    if (shares) keep_to_share(job, jobs);
+    take();
+  };
+  try {
+    while (static_cast<int>(threads.size()) < jobs) threads.emplace_back(work, threads.size());
+  } catch (const std::system_error&) {  // there may be no more: those that there are do it all
+    if (threads.empty()) work(0);
   }
   for (std::thread& thread : threads) thread.join();
   line_.clear();
+  if (failure_) std::rethrow_exception(failure_);
   options_.machine.close();
   if (options_.machine.for_people()) say();
   return interrupted() ? 130 : without_ > 0 ? 1 : 0;
@@ -77,8 +85,9 @@ int Preparation::run() {
 int Preparation::list() const {
   fmt::print("name,problem\n");
   for (const Row& row : rows_) {
-    fmt::print("{}_{},\"{}\"\n", row.suite.empty() ? "given" : row.suite,
-               row.name.empty() ? "problem" : row.name, to_string(row.problem));
+    const std::string name =
+        (row.suite.empty() ? "given" : row.suite) + "_" + (row.name.empty() ? "problem" : row.name);
+    fmt::print("{},\"{}\"\n", csv_field(name), to_string(row.problem));
   }
   return 0;
 }
@@ -93,13 +102,21 @@ void Preparation::say() const {
       interrupted() ? ", interrupted" : "");
 }
 
-// An engine has one worker in which kernels are tried: so each thread has an engine.
-void Preparation::take() {
+// An engine has one worker in which kernels are tried: so each thread has an engine. What all of them are
+// warned of is said once, and what ends one of them ends the others.
+void Preparation::take() try {
   Engine engine;
-  print_warnings(engine);
+  engine.on_warning([this](const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    if (warned_.insert(line).second) print_warning(line);
+  });
   const std::size_t all = rows_.size() + programs_.size();
   for (std::size_t i; (i = next_++) < all && Clock::now() < end_ && !interrupted();)
     note(i, prepared(Internals::impl(engine), i));
+} catch (...) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = std::current_exception();
+  next_ = rows_.size() + programs_.size();
 }
 
 std::vector<Prepared> Preparation::prepared(EngineImpl& engine, std::size_t item) const {

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +55,8 @@ class Preparation {
   std::atomic<std::size_t> next_ = 0;
   std::mutex mutex_;  // of what follows
   LiveLine line_;
+  std::set<std::string> warned_;
+  std::exception_ptr failure_;
   std::size_t problems_done_ = 0, programs_done_ = 0;
   int ready_ = 0, compiled_ = 0, tried_ = 0, known_ = 0, failed_ = 0, without_ = 0;
   double compile_ms_ = 0;

@@ -29,19 +29,6 @@ void check_written(const std::shared_ptr<std::FILE>& file, const std::string& pa
   }
 }
 
-// RFC 4180.
-std::string csv_field(const Cell& cell) {
-  if (const auto* text = std::get_if<std::string>(&cell)) {
-    if (text->find_first_of(",\"\r\n") == std::string::npos) return *text;
-    std::string quoted = "\"";
-    for (const char c : *text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-    return quoted + "\"";
-  }
-  if (const auto* number = std::get_if<double>(&cell)) return fmt::format("{:.6g}", *number);
-  if (const auto* count = std::get_if<std::int64_t>(&cell)) return std::to_string(*count);
-  return "";
-}
-
 nlohmann::ordered_json json_value(const Cell& cell) {
   if (const auto* text = std::get_if<std::string>(&cell)) return *text;
   if (const auto* count = std::get_if<std::int64_t>(&cell)) return *count;
@@ -53,6 +40,18 @@ nlohmann::ordered_json json_value(const Cell& cell) {
 }
 
 }  // namespace
+
+std::string csv_field(const Cell& cell) {
+  if (const auto* text = std::get_if<std::string>(&cell)) {
+    if (text->find_first_of(",\"\r\n") == std::string::npos) return *text;
+    std::string quoted = "\"";
+    for (const char c : *text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+    return quoted + "\"";
+  }
+  if (const auto* number = std::get_if<double>(&cell)) return fmt::format("{:.6g}", *number);
+  if (const auto* count = std::get_if<std::int64_t>(&cell)) return std::to_string(*count);
+  return "";
+}
 
 std::string shown(const std::string& text) {
   std::string out = text;

@@ -18,6 +18,9 @@ namespace faltung::tools {
 // Nothing, a text, a measurement or a count.
 using Cell = std::variant<std::monostate, std::string, double, std::int64_t>;
 
+// As a field of CSV (RFC 4180).
+std::string csv_field(const Cell& cell);
+
 // text for people: what a terminal would take for a command stands as ?.
 std::string shown(const std::string& text);
 
