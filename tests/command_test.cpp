@@ -318,6 +318,21 @@ TEST_F(Command, WhereNoKernelIsLeftEachSaysWhy) {
   }
 }
 
+TEST_F(Command, APatternMayBeAListWithCommas) {
+  const auto skipped = [&](const Words& words) {
+    Words names;
+    for (const auto& row : rows(run(Words{"explain", kSmall, "--csv", "-"} + words).out)) {
+      if (row.at("verdict") == "skipped") names.push_back(row.at("kernel"));
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  EXPECT_EQ(skipped({"--skip", "winograd*, direct*"}), skipped({"--skip", "winograd*", "--skip", "direct*"}));
+  EXPECT_THAT(skipped({"--skip", "winograd*,direct*"}), testing::ElementsAre("direct_cpu", "winograd_cpu"));
+  expect_refused({"compilers", kSmall, "--with", "nvrtc:sm_80", "--kernel", "wingrad*"},
+                 "the nearest is winograd_");
+}
+
 TEST_F(Command, ADeviceThatIsNotHereSaysWhatItNeeds) {
   environment_["OCL_ICD_VENDORS"] = "/nonexistent";
   expect_refused({"explain", kSmall, "--device", "opencl:0"}, "no device 'opencl:0' here; there is cpu");

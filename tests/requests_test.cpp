@@ -83,6 +83,22 @@ TEST_F(Requests, MisspelledPatternsNameTheNearest) {
   }
 }
 
+// As FALTUNG_SKIP and C have them.
+TEST_F(Requests, APatternMayBeAListWithCommas) {
+  request_.skip = {"winograd*, fft*", "implicit_gemm*"};
+  for (const Report& report : engine_->explain(problem_, request_).reports) {
+    const bool is_skipped = report.kernel.starts_with("winograd") || report.kernel.starts_with("implicit");
+    EXPECT_EQ(report.outcome == Outcome::skipped, is_skipped) << report.kernel;
+  }
+  request_.skip = {"winograd*,foo*"};
+  EXPECT_THAT(error_message([&] { engine_->plan(problem_, request_); }),
+              HasSubstr("'foo*' matches no algorithm"));
+  request_.skip = {};
+  request_.only = {"direct_cpu*,reference_cpu*"};
+  EXPECT_THAT(engine_->plan(problem_, request_).kernel(),
+              testing::AnyOf("direct_cpu/rows", "reference_cpu/plain"));
+}
+
 TEST_F(Requests, BadRequestsSayWhatIsWrong) {
   request_.device = "cuda:7";
   EXPECT_THAT(error_message([&] { engine_->plan(problem_, request_); }),

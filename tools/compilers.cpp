@@ -9,6 +9,7 @@
 
 #include "src/algorithms/algorithm.hpp"
 #include "src/backend/offline_compiler.hpp"
+#include "src/finder/settings.hpp"
 #include "src/finder/trial.hpp"
 #include "src/finder/trust/verify.hpp"
 #include "src/plan/plan.hpp"
@@ -66,7 +67,7 @@ std::string counted(std::int64_t value) { return value < 0 ? "-" : std::to_strin
 
 class Compilers {
  public:
-  explicit Compilers(CompilersOptions& options) : options_(options) {}
+  explicit Compilers(CompilersOptions& options) : options_(options), filter_(options.arguments.request()) {}
 
   int run() {
     const std::vector<Row> rows = options_.arguments.rows();
@@ -126,16 +127,6 @@ class Compilers {
     }
   }
 
-  bool wanted(const std::string& kernel) const {
-    const Request request = options_.arguments.request();
-    const auto any = [&](const std::vector<std::string>& patterns) {
-      return std::any_of(patterns.begin(), patterns.end(), [&](const auto& pattern) {
-        return matches(pattern, kernel) || matches(pattern, kernel.substr(0, kernel.find('/')));
-      });
-    };
-    return (request.only.empty() || any(request.only)) && !any(request.skip);
-  }
-
   // Those of the first compiler that serves the problem which the others have too: all compile the same.
   std::vector<std::string> configs(const Row& row, const Algorithm& algorithm) const {
     std::vector<std::string> common;
@@ -145,7 +136,7 @@ class Compilers {
       if (!algorithm.supports(row.problem, target).yes) continue;
       std::vector<std::string> own;
       for (const Candidate& candidate : algorithm.candidates(row.problem, target)) {
-        if (wanted(candidate.kernel())) own.push_back(candidate.config);
+        if (filter_.allows(algorithm, candidate.kernel())) own.push_back(candidate.config);
       }
       if (first) common = own;
       std::erase_if(common, [&](const std::string& config) {
@@ -299,6 +290,7 @@ class Compilers {
   }
 
   CompilersOptions& options_;
+  const Filter filter_;
   const FreshStore fresh_;
   Store store_;
   std::vector<Account> accounts_;

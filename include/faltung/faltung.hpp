@@ -86,7 +86,7 @@ struct Request {
   int threads = 0;                                             // CPU; 0: every processor this process may use
   std::size_t workspace_limit = static_cast<std::size_t>(-1);  // bytes
   bool deterministic = true;                                   // the same bits from every run of a plan
-  std::vector<std::string> only;  // kernel-name patterns (* and ?); empty allows all
+  std::vector<std::string> only;  // kernel-name patterns (* and ?), or lists with commas; empty allows all
   std::vector<std::string> skip;  // kernel-name patterns never to use
   double budget_ms = 2000;        // of find
 

@@ -13,10 +13,16 @@
 namespace faltung {
 namespace {
 
-void add_patterns(const char* variable, std::vector<std::string>& patterns) {
-  for (const std::string& part : split(environment(variable), ',')) {
-    if (!trim(part).empty()) patterns.emplace_back(trim(part));
+// Those of the request and of the variable; each may be a list with commas.
+std::vector<std::string> all_patterns(const std::vector<std::string>& given, const char* variable) {
+  std::vector<std::string> all;
+  for (const std::string& list : given) {
+    for (const std::string& part : split(list, ',')) all.emplace_back(trim(part));
   }
+  for (const std::string& part : split(environment(variable), ',')) {
+    if (!trim(part).empty()) all.emplace_back(trim(part));
+  }
+  return all;
 }
 
 bool matches_any(const std::vector<std::string>& patterns, std::string_view algorithm,
@@ -85,9 +91,8 @@ Problem valid(const Problem& problem) {
 
 }  // namespace
 
-Filter::Filter(const Request& request) : only_(request.only), skip_(request.skip) {
-  add_patterns("FALTUNG_ONLY", only_);
-  add_patterns("FALTUNG_SKIP", skip_);
+Filter::Filter(const Request& request)
+    : only_(all_patterns(request.only, "FALTUNG_ONLY")), skip_(all_patterns(request.skip, "FALTUNG_SKIP")) {
   for (const std::string& pattern : only_) {
     check_pattern(pattern);
     if (pattern.find('/') != std::string::npos && pattern.find_first_of("*?") == std::string::npos) {
