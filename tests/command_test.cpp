@@ -333,6 +333,12 @@ TEST_F(Command, APatternMayBeAListWithCommas) {
                  "the nearest is winograd_");
 }
 
+TEST_F(Command, AFolderForTemporariesThatIsNotThereIsNamed) {
+  environment_["TMPDIR"] = path("nothing");
+  expect_refused({"compilers", kSmall, "--with", "nvrtc:sm_80"},
+                 "cannot write " + path("nothing") + "/faltung-");
+}
+
 TEST_F(Command, ADeviceThatIsNotHereSaysWhatItNeeds) {
   environment_["OCL_ICD_VENDORS"] = "/nonexistent";
   expect_refused({"explain", kSmall, "--device", "opencl:0"}, "no device 'opencl:0' here; there is cpu");

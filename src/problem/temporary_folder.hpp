@@ -10,13 +10,15 @@
 #include <string>
 
 #include "faltung/faltung.hpp"
+#include "src/problem/environment.hpp"
 
 namespace faltung {
 
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    path_ = (std::filesystem::temp_directory_path() / "faltung-XXXXXX").string();
+    const std::string named = environment("TMPDIR");
+    path_ = (named.empty() ? "/tmp" : named) + "/faltung-XXXXXX";
     if (mkdtemp(path_.data()) == nullptr) {
       throw Error(Status::bad_file, "cannot write " + path_ + ": " + std::strerror(errno) +
                                         "; TMPDIR may name a folder with room");
