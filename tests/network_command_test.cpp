@@ -234,6 +234,37 @@ TEST_F(NetworkCommand, BenchTellsNoErrorThatTakesLong) {
   EXPECT_THAT(ended.out, HasSubstr("--check has it"));
 }
 
+// An input, a constant, and an output once more: no step makes them, and they are compared all the same.
+TEST_F(NetworkCommand, OutputsThatAreOnlyCopiedAreVerified) {
+  onnx::ModelText model;
+  model.add_input("x", {2, 3});
+  model.add_constant(onnx::tensor("c", {3}, {1.0f, -2.0f, 3.0f}));
+  model.add({"Identity", {"x"}, {"y"}, {}, ""});
+  for (const char* output : {"x", "y", "c", "c"}) model.add_output(output);
+  write("copies.onnx", model.bytes());
+  const Ended verified = shell("$network verify copies.onnx");
+  EXPECT_EQ(verified.exit, 0) << verified.out;
+  EXPECT_THAT(verified.out, HasSubstr("4 tensors against a run in double precision"));
+  EXPECT_THAT(verified.out, HasSubstr(": all within 0.0001"));
+}
+
+// Elements of 16 bits are drawn as those of 32, and every output is said.
+TEST_F(NetworkCommand, RunSaysOutputsOfAnyType) {
+  onnx::ModelText model;
+  model.add_input("x", {1000}), model.add_input("h", {1000}, 10), model.add_input("b", {1000}, 16);
+  model.add({"Cast", {"x"}, {"half"}, {{"to", std::int64_t{10}}}, ""});
+  model.add({"Cast", {"x"}, {"whole"}, {{"to", std::int64_t{6}}}, ""});
+  model.add({"Cast", {"h"}, {"of_half"}, {{"to", std::int64_t{1}}}, ""});
+  model.add({"Cast", {"b"}, {"of_bf16"}, {{"to", std::int64_t{1}}}, ""});
+  for (const char* output : {"half", "whole", "of_half", "of_bf16"}) model.add_output(output);
+  write("types.onnx", model.bytes());
+  const Ended run = shell("$network run types.onnx");
+  ASSERT_EQ(run.exit, 0) << run.err;
+  for (const std::string name : {"half", "of_half", "of_bf16"})
+    EXPECT_THAT(run.out, testing::ContainsRegex(name + " 1000, -[23][.][0-9]+ to [23][.]"));
+  EXPECT_THAT(run.out, testing::ContainsRegex("whole 1000, -[23] to [23]"));
+}
+
 TEST_F(NetworkCommand, ExplainSaysWhatWasFusedAndWhyNoMore) {
   onnx::ModelText model;
   model.add_input("x", {1, 4, 6, 5});

@@ -67,14 +67,16 @@ inline std::string node(const NodeText& n) {
   return bytes;
 }
 
-// A model of floats. Sizes of -1 are open.
+// A model of floats, but for inputs of another element (TensorProto's number). Sizes of -1 are open.
 class ModelText {
  public:
   std::int64_t opset = 17;
   void add(const NodeText& n) { nodes_.push_back(node(n)); }
   void add_constant(const std::string& bytes) { constants_.push_back(bytes); }
-  void add_input(const std::string& name, const Sizes& sizes) { inputs_.push_back(info(name, sizes)); }
-  void add_output(const std::string& name) { outputs_.push_back(info(name, std::nullopt)); }
+  void add_input(const std::string& name, const Sizes& sizes, std::int64_t element = 1) {
+    inputs_.push_back(info(name, sizes, element));
+  }
+  void add_output(const std::string& name) { outputs_.push_back(info(name, std::nullopt, 1)); }
   void add_metadata(const std::string& key, const std::string& value) { metadata_.emplace_back(key, value); }
 
   std::string bytes() const {
@@ -99,12 +101,12 @@ class ModelText {
   }
 
  private:
-  static std::string info(const std::string& name, const std::optional<Sizes>& sizes) {
+  static std::string info(const std::string& name, const std::optional<Sizes>& sizes, std::int64_t element) {
     std::string bytes;
     protozero::pbf_writer w(bytes);
     w.add_string(1, name);
     protozero::pbf_writer type(w, 2), tensor(type, 1);
-    tensor.add_int64(1, 1);
+    tensor.add_int64(1, element);
     if (sizes) {
       protozero::pbf_writer shape(tensor, 2);
       for (const std::int64_t size : *sizes) {

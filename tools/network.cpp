@@ -31,16 +31,10 @@ int run(const NetworkOptions& options) {
   l.out->write(options.outputs);
   for (std::size_t i = 0; i < l.plan->outputs().size(); ++i) {
     const NetworkTensor& tensor = l.plan->outputs()[i];
-    if (tensor.element != Element::f32) continue;
     std::string range;
-    if (tensor.element == Element::f32) {
-      const auto* const from = reinterpret_cast<const float*>(l.out->data(i));
-      std::size_t count = 1;
-      for (const std::int64_t size : tensor.sizes) count *= static_cast<std::size_t>(size);
-      if (count > 0) {
-        const auto [least, most] = std::minmax_element(from, from + count);
-        range = fmt::format(", {:.6g} to {:.6g}", *least, *most);
-      }
+    if (const std::vector<double> numbers = l.out->numbers(i); !numbers.empty()) {
+      const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
+      range = fmt::format(", {:.6g} to {:.6g}", *least, *most);
     }
     fmt::print("{} {}{}\n", tensor.name, show_sizes(tensor.sizes), range);
   }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <random>
 
+#include "src/problem/dtype.hpp"
 #include "src/problem/npy.hpp"
 #include "src/problem/text.hpp"
 #include "tools/arguments.hpp"
@@ -33,6 +34,42 @@ std::size_t find_tensor(const std::vector<NetworkTensor>& tensors, const std::st
   for (const NetworkTensor& tensor : tensors) names.push_back(tensor.name);
   throw Error(Status::bad_problem,
               fmt::format("{} {}: there is no such tensor; there are {}", option, name, join_or(names)));
+}
+
+// A drawn number as an element; of those that are whole numbers or truths whether it is positive.
+void store(Element element, float value, std::byte* to) {
+  const std::uint16_t half = element == Element::f16 ? float_to_f16(value) : float_to_bf16(value);
+  if (element == Element::f32)
+    std::memcpy(to, &value, sizeof value);
+  else if (element == Element::f16 || element == Element::bf16)
+    std::memcpy(to, &half, sizeof half);
+  else
+    *to = value > 0 ? std::byte{1} : std::byte{0};
+}
+
+template <class T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+double number(Element element, const std::byte* from) {
+  switch (element) {
+    case Element::f32:
+      return load<float>(from);
+    case Element::f16:
+      return f16_to_float(load<std::uint16_t>(from));
+    case Element::bf16:
+      return bf16_to_float(load<std::uint16_t>(from));
+    case Element::i32:
+      return load<std::int32_t>(from);
+    case Element::i64:
+      return static_cast<double>(load<std::int64_t>(from));
+    case Element::boolean:
+      return load<bool>(from);
+  }
+  return 0;
 }
 
 std::int64_t elements(const NetworkTensor& tensor) {
@@ -107,11 +144,7 @@ void NetworkBuffers::draw(std::uint64_t seed) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const std::size_t size = bytes(tensors_[i].element);
     for (std::size_t at = 0; at < data_[i].size(); at += size) {
-      const float value = normal(random);
-      if (tensors_[i].element == Element::f32)
-        std::memcpy(&data_[i][at], &value, size);
-      else
-        data_[i][at] = value > 0 ? std::byte{1} : std::byte{0};
+      store(tensors_[i].element, normal(random), &data_[i][at]);
     }
   }
 }
@@ -137,6 +170,14 @@ void NetworkBuffers::write(const std::vector<std::string>& texts) const {
     const std::size_t i = find("--output", a.name);
     write_npy(a.value, DType::f32, tensors_[i].sizes, data_[i].data());
   }
+}
+
+std::vector<double> NetworkBuffers::numbers(std::size_t i) const {
+  std::vector<double> all;
+  const std::size_t size = bytes(tensors_[i].element);
+  for (std::size_t at = 0; at < data_[i].size(); at += size)
+    all.push_back(number(tensors_[i].element, &data_[i][at]));
+  return all;
 }
 
 std::vector<const void*> NetworkBuffers::host_reads() const {

@@ -41,6 +41,7 @@ class NetworkBuffers {
 
   const std::vector<NetworkTensor>& tensors() const { return tensors_; }
   const std::byte* data(std::size_t i) const { return data_[i].data(); }
+  std::vector<double> numbers(std::size_t i) const;
   // The device's addresses, and the host's.
   std::vector<const void*> reads() const { return {there_.begin(), there_.end()}; }
   const std::vector<void*>& writes() const { return there_; }
