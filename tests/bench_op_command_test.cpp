@@ -191,6 +191,9 @@ TEST_F(BenchOpCommand, WhatDoesNotFitIsRefused) {
   for (const auto& [op, message] : kBad) expect_refused({"bench", "--op", op}, message);
   expect_refused({"bench", "--op", "copy:8", kSmall}, "--op beside problems");
   expect_refused({"bench", "--op", "copy:8", "--batch", "2"}, "--batch with --op");
+  expect_refused({"bench", "--op", "copy:8", "--skip", "winograd*"}, "--skip with --op");
+  expect_refused({"bench", "--op", "copy:8", "--workspace", "0"}, "--workspace with --op");
+  expect_refused({"bench", "--op", "copy:8", "--nondeterministic"}, "--nondeterministic with --op");
   expect_refused({"bench", "--op", "copy:8", "--vs", "onednn"}, "are of problems");
   expect_refused({"bench", "--op", "copy:8", "--dtype", "f8"}, "--dtype");
   expect_refused({"bench", "--ops", path("none.csv")}, "none.csv: it is no list of operators");

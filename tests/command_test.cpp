@@ -74,6 +74,9 @@ TEST_F(Command, FindThenExplainThenTheStore) {
   EXPECT_EQ(nlohmann::json::parse(run({"explain", kSmall, "--json", "-"}).out).at(0).at("source"), "model");
   result = run({"store", "import", path("all.json")});
   EXPECT_EQ(result.exit, 0) << result.err;
+  environment_["FALTUNG_STORE"] = store_ + ":readonly";
+  expect_refused({"store", "clear"}, "is read-only, as asked");
+  environment_.clear();
   const auto again = nlohmann::json::parse(run({"explain", kSmall, "--json", "-"}).out).at(0);
   EXPECT_EQ(again.at("source"), "store");
   EXPECT_EQ(again.at("kernel"), kernel);
@@ -295,7 +298,12 @@ TEST_F(Command, BadOptions) {
   expect_refused({"bench", kSmall, "--threads", "99999"}, "--threads: 99999 is more than 4096");
   expect_refused({"devices", "--threads", "99999"}, "--threads: 99999 is more than 4096");
   expect_refused({"bench", kSmall, "--workspace", "1Q"}, "64M");
-  expect_refused({"bench", kSmall, "--repeat", "0"}, "--repeat");
+  expect_refused({"bench", kSmall, "--repeat", "0"}, "--repeat: '0' is no whole number from 1 to 1000");
+  expect_refused({"bench", kSmall, "--repeat", "2.5"}, "--repeat: '2.5' is no whole number from 1 to 1000");
+  for (const std::string seed : {"-1", "seven", "0x10", "", "18446744073709551616"})
+    expect_refused({"verify", kSmall, "--seed", seed},
+                   "--seed: '" + seed + "' is no whole number from 0 to ");
+  expect_refused({"explain", kSmall, "--device", "nki:trn1", "--threads", "two"}, "--threads: 'two'");
   expect_refused({"find", kSmall, "--budget", "soon"}, "500ms");
   expect_refused({"bench", "--suite", path("none.csv")}, "none.csv");
   expect_refused(
@@ -303,7 +311,14 @@ TEST_F(Command, BadOptions) {
       "row lux32_p0 of lux_relu");
   expect_refused({"bench", kSmall, "--csv", path("none/out.csv")}, "cannot be written");
   expect_refused({"bench", kSmall, "--csv", "-", "--json", "-"}, "standard output");
+  expect_refused({"explain", kSmall, "--csv", path("one"), "--json", path("./one")}, "are one file");
   expect_refused({"store", "import", path("none.json")}, "none.json");
+  expect_refused({"store", "export", path("x"), "--lock", "trials"}, "--lock exports every choice");
+  expect_refused({"store", "export", path("x"), "--lock", "--kernel", "direct*"},
+                 "--lock exports every choice");
+  expect_refused({"store", "export", path("x"), "--lock", "--verdicts"}, "--lock exports every choice");
+  expect_refused({"store", "export", path("x"), "--verdicts", "trials"}, "leave it or KIND out");
+  expect_refused({"store", "export", path("x"), "--nondeterministic"}, "give both");
   write(path("not.json"), "{");
   expect_refused({"store", "import", path("not.json")}, "not.json");
 }

@@ -50,10 +50,13 @@ std::string list_file(const std::string& option, const std::string& given, const
 }
 
 std::optional<DType> Arguments::dtype_alone(const std::string& what) const {
-  for (const auto& [option, value] :
-       {std::pair{"--batch", batch_}, std::pair{"--layout", layout_}, std::pair{"--math", math_},
-        std::pair{"--dir", direction_}, std::pair{"--epilogue", epilogue_}}) {
-    if (!value.empty())
+  for (const auto& [option, is_given] :
+       {std::pair{"--batch", !batch_.empty()}, std::pair{"--layout", !layout_.empty()},
+        std::pair{"--math", !math_.empty()}, std::pair{"--dir", !direction_.empty()},
+        std::pair{"--epilogue", !epilogue_.empty()}, std::pair{"--kernel", !only_.empty()},
+        std::pair{"--skip", !skip_.empty()}, std::pair{"--workspace", workspace_ != "unlimited"},
+        std::pair{"--deterministic", deterministic_}, std::pair{"--nondeterministic", nondeterministic_}}) {
+    if (is_given)
       throw Error(Status::bad_problem, fmt::format("{} with {}: it is of problems", option, what));
   }
   if (!problems_.empty() || !suites_.empty())
@@ -155,8 +158,8 @@ Request Arguments::request() const {
 }
 
 int Arguments::threads() const {
-  if (device()->info().kind != "cpu") return 1;
-  return threads_.empty() ? available_processors() : parse_threads(threads_);
+  const int threads = threads_.empty() ? available_processors() : parse_threads(threads_);
+  return device()->info().kind == "cpu" ? threads : 1;
 }
 
 }  // namespace faltung::tools

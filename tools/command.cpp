@@ -6,9 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -113,14 +115,26 @@ std::vector<std::string> with_driver_line(int argc, char** argv) {
   return words;
 }
 
+// The check of an option that is a number: CLI11 itself takes -1 for the largest, and no digits for 0.
+template <class Number>
+void check_number(CLI::Option* option, Number least, Number most) {
+  const std::string range = std::to_string(least) + " to " + std::to_string(most);
+  const auto check = [=](const std::string& text) -> std::string {
+    Number value = 0;
+    const char* const behind = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data(), behind, value);
+    if (error == std::errc() && end == behind && least <= value && value <= most) return "";
+    return "'" + text + "' is no whole number from " + range;
+  };
+  option->check(check);
+}
+
 }  // namespace
 
 const Option& Option::type(const char* name) const { return option_->type_name(name), *this; }
 const Option& Option::required() const { return option_->required(), *this; }
 const Option& Option::shows_default() const { return option_->capture_default_str(), *this; }
-const Option& Option::within(int least, int most) const {
-  return option_->check(CLI::Range(least, most)), *this;
-}
+const Option& Option::within(int least, int most) const { return check_number(option_, least, most), *this; }
 const Option& Option::excludes(const Option& other) const { return option_->excludes(other.option_), *this; }
 
 Option Command::option(const std::string& name, std::string& value, const std::string& help) const {
@@ -130,7 +144,9 @@ Option Command::option(const std::string& name, int& value, const std::string& h
   return Option(app_->add_option(name, value, help));
 }
 Option Command::option(const std::string& name, std::uint64_t& value, const std::string& help) const {
-  return Option(app_->add_option(name, value, help));
+  CLI::Option* const option = app_->add_option(name, value, help);
+  check_number<std::uint64_t>(option, 0, std::numeric_limits<std::uint64_t>::max());
+  return Option(option);
 }
 Option Command::option(const std::string& name, std::vector<std::string>& value,
                        const std::string& help) const {

@@ -1,6 +1,7 @@
 #include "tools/report.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cmath>
@@ -20,6 +21,13 @@ std::shared_ptr<std::FILE> open_file(const std::string& path) {
     throw Error(Status::bad_file, fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
   }
   return {file, std::fclose};
+}
+
+// Of which each would write over the other's: a device takes both.
+bool is_one_file(std::FILE* a, std::FILE* b) {
+  struct stat one, other;
+  return ::fstat(::fileno(a), &one) == 0 && ::fstat(::fileno(b), &other) == 0 && S_ISREG(one.st_mode) &&
+         one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
 void check_written(const std::shared_ptr<std::FILE>& file, const std::string& path) {
@@ -120,6 +128,10 @@ void Machine::open(std::vector<std::string> columns) {
   }
   if (!json_path_.empty()) {
     json_ = open_file(json_path_);
+    if (csv_ && is_one_file(csv_.get(), json_.get())) {
+      throw Error(Status::bad_problem, fmt::format("--csv {} and --json {} are one file; give each its own",
+                                                   csv_path_, json_path_));
+    }
     rows_ = std::make_shared<nlohmann::ordered_json>(nlohmann::ordered_json::array());
   }
 }

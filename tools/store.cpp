@@ -79,7 +79,20 @@ int list(StoreOptions& options) {
   return all ? 0 : 1;
 }
 
+// Each of them alone says what is exported.
+void check_export(const StoreOptions& options) {
+  const bool narrowed = !options.kind.empty() || !options.kernel.empty();
+  if (options.lock && (narrowed || options.verdicts))
+    throw Error(Status::bad_problem, "--lock exports every choice; leave out KIND, --kernel and --verdicts");
+  if (options.verdicts && !options.kind.empty())
+    throw Error(Status::bad_problem,
+                "--verdicts are the kinds verified and quarantine; leave it or KIND out");
+  if (options.nondeterministic && !options.lock)
+    throw Error(Status::bad_problem, "--nondeterministic says what --lock may lock; give both");
+}
+
 int export_to(const StoreOptions& options) {
+  check_export(options);
   const Store store("", print_warning);
   std::vector<Record> records =
       options.lock
@@ -113,6 +126,8 @@ int import_from(const StoreOptions& options) {
 
 int clear(const StoreOptions& options) {
   Store store("", print_warning);
+  if (store.readonly())
+    throw Error(Status::bad_file, "store: " + store.directory() + " is read-only, as asked");
   int records = 0;
   if (options.kernel.empty()) {
     records = store.clear(options.kind);
