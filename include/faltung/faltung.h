@@ -269,13 +269,13 @@ typedef struct faltung_tensors {
 typedef void (*faltung_parallel_for)(void* context, int count, void (*body)(int index, void* argument),
                                      void* argument);
 
-/* Zero-initialise what is not used. */
 /* What the caller knows of the addresses that it hands over. */
 typedef enum faltung_addresses {
   FALTUNG_ADDRESSES_UNKNOWN = 0,  /* a GPU's driver is asked for each, so that a host pointer is refused */
   FALTUNG_ADDRESSES_ON_DEVICE = 1 /* memory of the plan's device, as arrays say that know theirs: it is not */
 } faltung_addresses;
 
+/* Zero-initialise what is not used. */
 typedef struct faltung_run_options {
   size_t size;                       /* sizeof(faltung_run_options) */
   void* workspace;                   /* at least faltung_plan_workspace_bytes */
