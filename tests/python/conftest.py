@@ -5,8 +5,10 @@ import tempfile
 
 import pytest
 
-# Before the library is loaded: a store of the tests' own.
-os.environ.setdefault("FALTUNG_STORE", tempfile.mkdtemp(prefix="faltung-test-"))
+# Before the library is loaded: a store of the tests' own, gone with them.
+if "FALTUNG_STORE" not in os.environ:
+    store = tempfile.TemporaryDirectory(prefix="faltung-test-")
+    os.environ["FALTUNG_STORE"] = store.name
 
 
 @pytest.fixture
