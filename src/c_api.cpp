@@ -262,8 +262,8 @@ faltung_status faltung_run(const faltung_plan* plan, const faltung_tensors* tens
   return guarded([&] {
     need(plan, "faltung_run: plan");
     need(tensors, "faltung_run: tensors");
-    plan->plan.run({tensors->x, tensors->w, tensors->y, tensors->bias, tensors->residual, tensors->relu,
-                    tensors->sums, tensors->scale, tensors->shift, tensors->slopes},
+    const faltung_tensors t = known(*tensors, "faltung_tensors");
+    plan->plan.run({t.x, t.w, t.y, t.bias, t.residual, t.relu, t.sums, t.scale, t.shift, t.slopes},
                    run_options_of(options));
   });
 }

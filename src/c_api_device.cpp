@@ -105,8 +105,9 @@ faltung_status faltung_memory_stats(const faltung_memory_pool* pool, faltung_mem
     need(pool, "faltung_memory_stats: pool");
     need(statistics, "faltung_memory_stats: statistics");
     const faltung::MemoryStats s = pool->pool.stats();
-    *statistics = {s.in_use, s.reserved,    s.peak_in_use,       s.peak_reserved,
-                   s.blocks, s.allocations, s.device_allocations};
+    give({0, s.in_use, s.reserved, s.peak_in_use, s.peak_reserved, s.blocks, s.allocations,
+          s.device_allocations},
+         statistics, "faltung_memory_statistics");
   });
 }
 

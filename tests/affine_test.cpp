@@ -258,6 +258,7 @@ TEST(Affine, IsComputedThroughTheCInterface) {
   options.size = sizeof options;
   options.workspace = workspace.data();
   faltung_tensors tensors{};
+  tensors.size = sizeof tensors;
   tensors.x = x.data(), tensors.w = w.data(), tensors.y = y.data(), tensors.scale = scale.data();
   EXPECT_EQ(faltung_run(plan, &tensors, &options), FALTUNG_BAD_PROBLEM);
   EXPECT_THAT(faltung_last_error(), testing::HasSubstr("tensor shift is null"));

@@ -24,7 +24,7 @@ static int run(faltung_engine* engine, const faltung_problem* problem) {
 
   /* 1 channel in and out, 1x1 filter of value 3, bias 1: y = relu(3 x + 1). */
   float x[] = {-1, 0, 1, 2}, w[] = {3}, bias[] = {1}, y[] = {9, 9, 9, 9};
-  faltung_tensors tensors = {0};
+  faltung_tensors tensors = {.size = sizeof tensors};
   tensors.x = x;
   tensors.w = w;
   tensors.y = y;

@@ -240,13 +240,17 @@ TEST_F(CApi, AnUnknownDeviceIsAStatus) {
 TEST_F(CApi, AMissingTensorIsAStatus) {
   faltung_plan* plan = nullptr;
   ASSERT_EQ(faltung_plan_create(engine_, problem_, nullptr, &plan), FALTUNG_OK) << faltung_last_error();
-  const faltung_tensors none{};
+  faltung_tensors none{};
+  none.size = sizeof none;
   std::vector<char> workspace(faltung_plan_workspace_bytes(plan, 0) + 1);
   faltung_run_options options{};
   options.size = sizeof options;
   options.workspace = workspace.data();
   EXPECT_EQ(faltung_run(plan, &none, &options), FALTUNG_BAD_PROBLEM);
   EXPECT_THAT(faltung_last_error(), HasSubstr("tensor x is null"));
+  const faltung_tensors sizeless{};
+  EXPECT_EQ(faltung_run(plan, &sizeless, &options), FALTUNG_BAD_PROBLEM);
+  EXPECT_THAT(faltung_last_error(), HasSubstr("faltung_tensors: its size is 0; set it to sizeof the struct"));
   faltung_plan_destroy(plan);
 }
 
@@ -267,8 +271,8 @@ TEST_F(CApi, DenormalsAreFlushedWhereTheRequestSaysSo) {
     faltung_plan* plan = nullptr;
     ASSERT_EQ(faltung_plan_create(engine_, problem_, &request, &plan), FALTUNG_OK) << faltung_last_error();
     std::vector<float> x(32, 0x1p-140f), w(36, 1), y(32, -1);
-    const faltung_tensors tensors{x.data(), w.data(), y.data(), nullptr, nullptr,
-                                  nullptr,  nullptr,  nullptr,  nullptr, nullptr};
+    const faltung_tensors tensors{sizeof tensors, x.data(), w.data(), y.data(), nullptr, nullptr,
+                                  nullptr,        nullptr,  nullptr,  nullptr,  nullptr};
     std::vector<char> workspace(faltung_plan_workspace_bytes(plan, 0) + 1);
     faltung_run_options options{};
     options.size = sizeof options;
@@ -290,32 +294,33 @@ TEST_F(CApi, WhatIsWrittenOverlapsNothing) {
   faltung_run_options options{};
   options.size = sizeof options;
   options.workspace = workspace.data();
-  const faltung_tensors same{reads.data(), reads.data(), y.data(), reads.data(), reads.data(),
-                             nullptr,      nullptr,      nullptr,  nullptr,      nullptr};
+  const faltung_tensors same{sizeof same, reads.data(), reads.data(), y.data(), reads.data(), reads.data(),
+                             nullptr,     nullptr,      nullptr,      nullptr,  nullptr};
   ASSERT_EQ(faltung_run(plan, &same, &options), FALTUNG_OK) << faltung_last_error();
   EXPECT_EQ(y[0], 10);  // 2 channels × 4 taps, bias, residual
   const auto refused = [&](const faltung_tensors& tensors, const char* what) {
     EXPECT_EQ(faltung_run(plan, &tensors, &options), FALTUNG_BAD_PROBLEM) << what;
     EXPECT_THAT(faltung_last_error(), HasSubstr(what));
   };
-  refused({y.data() + 31, reads.data(), y.data(), reads.data(), reads.data(), nullptr, nullptr, nullptr,
-           nullptr, nullptr},
+  refused({sizeof(faltung_tensors), y.data() + 31, reads.data(), y.data(), reads.data(), reads.data(),
+           nullptr, nullptr, nullptr, nullptr, nullptr},
           "y is written to and overlaps x");
-  refused({reads.data(), y.data() + 31, y.data(), reads.data(), reads.data(), nullptr, nullptr, nullptr,
-           nullptr, nullptr},
+  refused({sizeof(faltung_tensors), reads.data(), y.data() + 31, y.data(), reads.data(), reads.data(),
+           nullptr, nullptr, nullptr, nullptr, nullptr},
           "y is written to and overlaps w");
-  refused({reads.data(), reads.data(), y.data(), y.data() + 5, reads.data(), nullptr, nullptr, nullptr,
-           nullptr, nullptr},
+  refused({sizeof(faltung_tensors), reads.data(), reads.data(), y.data(), y.data() + 5, reads.data(), nullptr,
+           nullptr, nullptr, nullptr, nullptr},
           "y is written to and overlaps bias");
-  refused({reads.data(), reads.data(), y.data(), reads.data(), y.data(), nullptr, nullptr, nullptr, nullptr,
-           nullptr},
+  refused({sizeof(faltung_tensors), reads.data(), reads.data(), y.data(), reads.data(), y.data(), nullptr,
+           nullptr, nullptr, nullptr, nullptr},
           "y is written to and overlaps residual");
   options.addresses = FALTUNG_ADDRESSES_ON_DEVICE;  // which says nothing of where they lie beside each other
-  refused({y.data() + 31, reads.data(), y.data(), reads.data(), reads.data(), nullptr, nullptr, nullptr,
-           nullptr, nullptr},
+  refused({sizeof(faltung_tensors), y.data() + 31, reads.data(), y.data(), reads.data(), reads.data(),
+           nullptr, nullptr, nullptr, nullptr, nullptr},
           "y is written to and overlaps x");
-  const faltung_tensors beside{y.data() + 32, y.data() + 32, y.data(), y.data() + 32, y.data() + 32,
-                               nullptr,       nullptr,       nullptr,  nullptr,       nullptr};
+  const faltung_tensors beside{sizeof beside, y.data() + 32, y.data() + 32, y.data(),
+                               y.data() + 32, y.data() + 32, nullptr,       nullptr,
+                               nullptr,       nullptr,       nullptr};
   EXPECT_EQ(faltung_run(plan, &beside, &options), FALTUNG_OK) << faltung_last_error();
   if (bytes > 0) {
     options.workspace = y.data();
@@ -331,8 +336,8 @@ TEST_F(CApi, APlanOutlivesItsEngine) {
   faltung_engine_destroy(engine_);
   engine_ = nullptr;
   std::vector<float> x(32, 1), w(36, 1), y(32, -1);
-  const faltung_tensors tensors{x.data(), w.data(), y.data(), nullptr, nullptr,
-                                nullptr,  nullptr,  nullptr,  nullptr, nullptr};
+  const faltung_tensors tensors{sizeof tensors, x.data(), w.data(), y.data(), nullptr, nullptr,
+                                nullptr,        nullptr,  nullptr,  nullptr,  nullptr};
   std::vector<char> workspace(faltung_plan_workspace_bytes(plan, 0) + 1);
   faltung_run_options options{};
   options.size = sizeof options;
@@ -374,7 +379,8 @@ TEST_F(CApi, AMemoryPoolHandsOutCopiesAndCounts) {
   EXPECT_EQ(faltung_memory_allocate(pool, 2 << 20, &other), FALTUNG_OUT_OF_MEMORY);
   EXPECT_EQ(other, nullptr);
   EXPECT_NE(std::string(faltung_last_error()).find("the limit is 1048576"), std::string::npos);
-  faltung_memory_statistics statistics;
+  faltung_memory_statistics statistics{};
+  statistics.size = sizeof statistics;
   ASSERT_EQ(faltung_memory_stats(pool, &statistics), FALTUNG_OK);
   EXPECT_EQ(statistics.in_use, 1024u);
   EXPECT_EQ(statistics.blocks, 1u);

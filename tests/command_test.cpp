@@ -297,6 +297,8 @@ TEST_F(Command, BadOptions) {
   expect_refused({"bench", kSmall, "--threads", "-1"}, "--threads");
   expect_refused({"bench", kSmall, "--threads", "99999"}, "--threads: 99999 is more than 4096");
   expect_refused({"devices", "--threads", "99999"}, "--threads: 99999 is more than 4096");
+  for (const char* command : {"explain", "find", "prepare"})
+    expect_refused({command, kSmall, "--seed", "2"}, "--seed");
   expect_refused({"bench", kSmall, "--workspace", "1Q"}, "64M");
   expect_refused({"bench", kSmall, "--repeat", "0"}, "--repeat: '0' is no whole number from 1 to 1000");
   expect_refused({"bench", kSmall, "--repeat", "2.5"}, "--repeat: '2.5' is no whole number from 1 to 1000");

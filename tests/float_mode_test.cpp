@@ -221,8 +221,8 @@ TEST_F(FloatModes, TheCInterfaceKeepsIt) {
         faltung_run_options options{};
         options.size = sizeof options;
         options.workspace = workspace.data();
-        const faltung_tensors tensors{x.data(), w.data(), y.data(), nullptr, nullptr,
-                                      nullptr,  nullptr,  nullptr,  nullptr, nullptr};
+        const faltung_tensors tensors{sizeof tensors, x.data(), w.data(), y.data(), nullptr, nullptr,
+                                      nullptr,        nullptr,  nullptr,  nullptr,  nullptr};
         well = faltung_run(plan, &tensors, &options) == FALTUNG_OK;
       }
       faltung_plan_destroy(plan);

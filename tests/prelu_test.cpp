@@ -87,6 +87,7 @@ TEST(Prelu, IsComputedThroughTheCInterface) {
   options.size = sizeof options;
   options.workspace = workspace.data();
   faltung_tensors tensors{};
+  tensors.size = sizeof tensors;
   tensors.x = x.data(), tensors.w = w.data(), tensors.y = y.data();
   EXPECT_EQ(faltung_run(plan, &tensors, &options), FALTUNG_BAD_PROBLEM);
   EXPECT_THAT(faltung_last_error(), testing::HasSubstr("tensor slopes is null"));

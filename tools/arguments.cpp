@@ -93,6 +93,9 @@ void Arguments::add_choices(const Command& command) {
       command.flag("--deterministic", deterministic_, "The same bits from every run (the default)");
   command.flag("--nondeterministic", nondeterministic_, "Kernels whose bits vary from run to run may be used")
       .excludes(yes);
+}
+
+void Arguments::add_seed(const Command& command) {
   command.option("--seed", seed_, "Of the random data").type("N").shows_default();
 }
 

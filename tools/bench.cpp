@@ -368,6 +368,7 @@ void declare_bench(const Command& command) {
   const auto options = std::make_shared<BenchOptions>();
   options->arguments.add_problems(command);
   options->arguments.add_choices(command);
+  options->arguments.add_seed(command);
   command
       .option("--op", options->ops,
               "Time an operator of networks beside a copy, e.g. 'transpose:8x64x56x56:nchw>nhwc'; repeatable")

@@ -300,6 +300,7 @@ void declare_compilers(const Command& command) {
   const auto options = std::make_shared<CompilersOptions>();
   options->arguments.add_problems(command);
   options->arguments.add_choices(command);
+  options->arguments.add_seed(command);
   command
       .option("--with", options->compilers,
               "A compiler: a device (opencl:0, cuda:0, hip:0), which runs the kernels too, nvrtc:sm_80, "

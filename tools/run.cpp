@@ -171,6 +171,7 @@ void declare_run(const Command& command) {
   const auto options = std::make_shared<RunCommandOptions>();
   options->arguments.add_problems(command);
   options->arguments.add_choices(command);
+  options->arguments.add_seed(command);
   const auto file = [&](const char* flag, std::string& value, const char* text) {
     command.option(flag, value, text).type("FILE.npy");
   };

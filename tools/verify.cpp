@@ -136,6 +136,7 @@ void declare_verify(const Command& command) {
   const auto options = std::make_shared<VerifyOptions>();
   options->arguments.add_problems(command);
   options->arguments.add_choices(command);
+  options->arguments.add_seed(command);
   command.flag("--in-process", options->in_process,
                "Run the kernels in this process, where a debugger sees them, not in a worker");
   options->machine.add_options(command);

@@ -32,7 +32,7 @@ int main(void) {
   check(faltung_plan_create(engine, problem, &request, &plan));
   printf("%s\nruns on %s\n", faltung_problem_text(problem), faltung_plan_kernel(plan));
 
-  faltung_tensors tensors = {0};
+  faltung_tensors tensors = {.size = sizeof tensors};
   float* y = make_tensor(problem, FALTUNG_Y, 0.0f);
   float* bias = make_tensor(problem, FALTUNG_BIAS, -2.0f);
   tensors.x = make_tensor(problem, FALTUNG_X, 1.0f);

@@ -252,6 +252,7 @@ FALTUNG_API void faltung_weights_destroy(faltung_weights* weights);
  * where the compiler has no such type. The bias has the problem's dtype, like all, but
  * for biasf32: float. */
 typedef struct faltung_tensors {
+  size_t size; /* sizeof(faltung_tensors) */
   void* x;
   void* w;
   void* y;
@@ -332,6 +333,7 @@ FALTUNG_API faltung_status faltung_memory_trim(faltung_memory_pool* pool, size_t
 
 /* In bytes where nothing else is said. */
 typedef struct faltung_memory_statistics {
+  size_t size;     /* sizeof(faltung_memory_statistics) */
   size_t in_use;   /* in blocks that are handed out, each rounded up to a multiple of 256 */
   size_t reserved; /* taken from the device: in use, and kept for the next request */
   size_t peak_in_use, peak_reserved;

@@ -194,11 +194,10 @@ PyObject* plan_call(Plan* self, PyObject* arguments, PyObject* keywords) {
   if (good) {
 #define DATA(i) (given[i] == NULL ? NULL : arrays[i].data)
     const faltung_tensors tensors = {
-        DATA(FALTUNG_X),        weights != NULL ? weights->plain : DATA(FALTUNG_W),
-        DATA(FALTUNG_Y),        DATA(FALTUNG_BIAS),
-        DATA(FALTUNG_RESIDUAL), DATA(FALTUNG_RELU),
-        DATA(FALTUNG_SUMS),     DATA(FALTUNG_SCALE),
-        DATA(FALTUNG_SHIFT),    DATA(FALTUNG_SLOPES)};
+        sizeof tensors,      DATA(FALTUNG_X),     weights != NULL ? weights->plain : DATA(FALTUNG_W),
+        DATA(FALTUNG_Y),     DATA(FALTUNG_BIAS),  DATA(FALTUNG_RESIDUAL),
+        DATA(FALTUNG_RELU),  DATA(FALTUNG_SUMS),  DATA(FALTUNG_SCALE),
+        DATA(FALTUNG_SHIFT), DATA(FALTUNG_SLOPES)};
 #undef DATA
     /* check_array has seen that the arrays are on the plan's device. */
     none = run_plan(self, &tensors, NULL, stream, weights, FALTUNG_ADDRESSES_ON_DEVICE, 0);

@@ -34,8 +34,8 @@ PyObject* repeat(const Operator* self, PyObject* entry, Call* call) {
   if (good) {
     void** d = call->data;
     const faltung_tensors tensors = {
-        d[FALTUNG_X], d[FALTUNG_W], d[FALTUNG_Y], d[FALTUNG_BIAS], d[FALTUNG_RESIDUAL], NULL, NULL,
-        NULL,         NULL,         NULL};
+        sizeof tensors, d[FALTUNG_X], d[FALTUNG_W], d[FALTUNG_Y], d[FALTUNG_BIAS], d[FALTUNG_RESIDUAL], NULL,
+        NULL,           NULL,         NULL,         NULL};
     done = run_plan(plan, &tensors, space, stream, weights == Py_None ? NULL : (const Weights*)weights,
                     FALTUNG_ADDRESSES_ON_DEVICE, PyTuple_GetItem(entry, RESTS) == Py_True);
   }

@@ -188,7 +188,8 @@ static PyObject* plan_run(Plan* self, PyObject* const* arguments, Py_ssize_t cou
   for (Py_ssize_t i = 8; i < count; ++i) {
     if (pointer_of(arguments[i], &more[i - 8]) < 0) return NULL;
   }
-  const faltung_tensors tensors = {p[0], p[1], p[2], p[3], p[4], more[0], more[1], more[2], more[3], more[4]};
+  const faltung_tensors tensors = {sizeof tensors, p[0],    p[1],    p[2],    p[3],   p[4],
+                                   more[0],        more[1], more[2], more[3], more[4]};
   return run_plan(self, &tensors, p[5], p[6], weights, FALTUNG_ADDRESSES_UNKNOWN, 0);
 }
 

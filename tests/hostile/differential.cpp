@@ -243,7 +243,8 @@ class Differential {
     }
     const bool packs = dice.chance(50) && faltung_plan_packed_weights_bytes(plan) > 0;
     Operand workspace(faltung_plan_workspace_bytes(plan, packs), side, pool_.get());
-    const faltung_tensors tensors{operands[0]->pointer(),
+    const faltung_tensors tensors{sizeof tensors,
+                                  operands[0]->pointer(),
                                   operands[1]->pointer(),
                                   operands[2]->pointer(),
                                   operands[3]->pointer(),

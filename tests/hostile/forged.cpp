@@ -91,8 +91,8 @@ std::string wrong_result(faltung_engine* engine, const char* text, const Paralle
   std::memset(result.data(), 0xff, result.bytes());
   Tensors tensors = oracle.tensors();
   (p.direction == Direction::forward ? tensors.y : tensors.w) = result.data();
-  const faltung_tensors pointers{tensors.x, tensors.w, tensors.y, nullptr, nullptr,
-                                 nullptr,   nullptr,   nullptr,   nullptr, nullptr};
+  const faltung_tensors pointers{sizeof pointers, tensors.x, tensors.w, tensors.y, nullptr, nullptr,
+                                 nullptr,         nullptr,   nullptr,   nullptr,   nullptr};
   faltung_run_options options{};
   options.size = sizeof options;
   options.workspace = workspace.data();

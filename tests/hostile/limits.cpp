@@ -39,7 +39,8 @@ bool computes(faltung_engine* engine, int threads) {
   std::fill(std::begin(w), std::end(w), 1.0f);
   std::memset(y, 0xff, sizeof y);
   if (faltung_plan_workspace_bytes(plan.get(), 0) > sizeof workspace) return true;
-  const faltung_tensors tensors{x, w, y, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+  const faltung_tensors tensors{sizeof tensors, x,       w,       y,       nullptr, nullptr,
+                                nullptr,        nullptr, nullptr, nullptr, nullptr};
   faltung_run_options options{};
   options.size = sizeof options;
   options.workspace = workspace;

@@ -44,9 +44,17 @@ std::vector<std::byte> result_of(const faltung_problem* problem, const faltung_p
       tensors.back()[i] = static_cast<std::byte>(i % 2 == 1 ? 0x3c + i % 3 : i % 97);
   }
   std::vector<std::byte> workspace(faltung_plan_workspace_bytes(plan, 0) + 1);
-  const faltung_tensors pointers{
-      tensors[0].data(), tensors[1].data(), tensors[2].data(), tensors[3].data(), tensors[4].data(),
-      nullptr,           nullptr,           nullptr,           nullptr,           nullptr};
+  const faltung_tensors pointers{sizeof pointers,
+                                 tensors[0].data(),
+                                 tensors[1].data(),
+                                 tensors[2].data(),
+                                 tensors[3].data(),
+                                 tensors[4].data(),
+                                 nullptr,
+                                 nullptr,
+                                 nullptr,
+                                 nullptr,
+                                 nullptr};
   faltung_run_options options{};
   options.size = sizeof options;
   options.workspace = workspace.data();

@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   faltung_problem* problem;
   faltung_plan* plan;
   faltung_memory_pool* pool;
-  faltung_tensors tensors = {0};
+  faltung_tensors tensors = {.size = sizeof tensors};
   faltung_run_options options = {0};
   options.size = sizeof options;
   faltung_request request = faltung_request_default();
