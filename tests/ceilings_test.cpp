@@ -51,8 +51,9 @@ TEST(Ceilings, EveryDeviceHasThemAll) {
     }
     EXPECT_GE(c.tf32.gflops, c.f32.gflops * 0.9) << device->info().id;
     EXPECT_GE(c.f16.gflops, c.f32.gflops * 0.9) << device->info().id;
-    if (device->info().kind == "cpu")
+    if (device->info().kind == "cpu") {
       EXPECT_THAT(c.f32.mhz, testing::AllOf(testing::Gt(100), testing::Lt(10'000)));
+    }
   }
 }
 

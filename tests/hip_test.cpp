@@ -199,7 +199,7 @@ TEST_F(HipRoad, FindMeasures) {
   // What the device reaches at best, which the emulator would take minutes to measure.
   name_the_driver();
   Store store(programs_.store());
-  save_ceilings(store, find_device("hip:0")->info(), 1, {1, 1, 1, 1, 1});
+  save_ceilings(store, find_device("hip:0")->info(), 1, {{1}, {1}, {1}, {1}, 1});
   unsetenv("FALTUNG_HIP"), unsetenv("FALTUNG_HIPRTC");
   programs_.set("FALTUNG_ONLY", "direct_gpu");
   const auto found = programs_.run({"find", "hip:0", problem_});
