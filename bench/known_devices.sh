@@ -182,7 +182,7 @@ write_networks() {
   local names python=${PYTHON:-python3}
   names=$(networks | cut -d' ' -f1 | sort -u)
   rm -rf "$here/networks"
-  if "$python" -c 'import numpy, onnx' 2>/dev/null; then
+  if "$python" -c 'import numpy, onnx.helper' 2>/dev/null; then
     # shellcheck disable=SC2086
     "$python" bench/network_models.py --bare "$here/networks" $names
   else
