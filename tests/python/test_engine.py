@@ -276,6 +276,8 @@ def test_what_the_command_warns_of_is_warned_of(tmp_path, monkeypatch):
 
 
 def test_the_command_in_the_package():
+    listed = subprocess.run([faltung.command(), "explain", "--suite", "misa_top", "--threads", "1"], capture_output=True, text=True)
+    assert listed.returncode == 0, listed.stderr
     assert faltung.__version__ in subprocess.run([faltung.command(), "--version"], capture_output=True, text=True).stdout
     assert faltung.__version__ in python("import sys; sys.argv = ['faltung', '--version']\nimport faltung.__main__ as m; m.main()").stdout
     kernel = faltung.emit("fwd:n1c8h8w8k8r3s3:f16:relu")
