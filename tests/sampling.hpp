@@ -23,7 +23,7 @@
 namespace faltung::sampling {
 
 // The budget: each count in the tests is multiplied by it. At 1 all tests together take two slow cores some
-// ten minutes.
+// twenty minutes.
 inline constexpr double kShare = 1;
 
 inline bool full() {
