@@ -21,6 +21,8 @@
 // The host (src/algorithms/sm90/source.cpp) writes before this file kConfig, mma(), activate(), and includes
 // one file of bring/, which defines
 //   produce(x_map, w_map, params, memory, barriers)  what the first warps do,
+//   prefetch_pixels(x_map, params)                   what one of them asks into the cache before x may be read
+//                                                    (bring/ahead.cuh),
 //   prepare(params, memory, barriers, thread)        what the last kPrepareWarps warps of those do that do
 //   not
 //                                                    consume, where pixels must be made ready,
@@ -161,6 +163,7 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
   let_next_kernel_begin();
   if (threadIdx.x == 0) bring_weights_ahead(w_map, p, stages, barriers);
   if (threadIdx.x == 32) prefetch_weights(w_map, p);
+  if (threadIdx.x == 64) prefetch_pixels(x_map, p);
   wait_for_previous_kernel();
   if (threadIdx.x < 128 || threadIdx.x >= 384) {
     registers_down<kBringRegisters>();

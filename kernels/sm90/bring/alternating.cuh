@@ -20,6 +20,9 @@ static_assert(kKBlock == 64 && kTaps == 1, "boxes of 64 channels, one tap");
 // src/algorithms/sm90/tiling.cpp), so that it ends where the cache that loads go through is larger.
 extern __shared__ __align__(1024) unsigned char aligned_memory[];
 
+// Nothing is asked ahead.
+__device__ __forceinline__ void prefetch_pixels(const TensorMap&, const Params&) {}
+
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {
   if (threadIdx.x != 0) return;

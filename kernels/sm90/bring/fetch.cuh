@@ -208,6 +208,9 @@ __device__ __forceinline__ void fetch(const Params& p, unsigned slots, Barriers&
   }
 }
 
+// Nothing is asked ahead.
+__device__ __forceinline__ void prefetch_pixels(const TensorMap&, const Params&) {}
+
 __device__ __forceinline__ void produce(const TensorMap&, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {
   if (threadIdx.x == 0) {

@@ -1,6 +1,7 @@
 // How a slot of flat tiles comes, a tap of a block of channels at a time: pixels as load_pixels brings them,
 // if the copy engine does, and with them the weights, but where those stay.
 #pragma once
+#include "kernels/sm90/bring/ahead.cuh"
 #include "kernels/sm90/bring/weights.cuh"
 
 // load_pixels(slot, full, tile, block, tap); bytes: that it brings.

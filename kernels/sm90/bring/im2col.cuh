@@ -3,6 +3,12 @@
 #include "kernels/sm90/bring/flat.cuh"
 #include "kernels/sm90/bring/ready.cuh"
 
+__device__ __forceinline__ void prefetch_pixels(const TensorMap& x_map, const Params& p) {
+  ask_for_pixels(p, [&](const Tile& t, int block) {
+    prefetch_im2col(&x_map, t.c + block * kKBlock, t.w * p.stride_w - p.pad_left, t.h * p.stride_h - p.pad_top, t.n);
+  });
+}
+
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {
   if (threadIdx.x == 0) {

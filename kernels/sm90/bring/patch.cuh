@@ -32,6 +32,9 @@ __device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Pa
   }
 }
 
+// Nothing is asked ahead.
+__device__ __forceinline__ void prefetch_pixels(const TensorMap&, const Params&) {}
+
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {
   if (threadIdx.x == 0) produce_patches(x_map, p, m.slots, barriers);

@@ -156,6 +156,9 @@ __device__ __forceinline__ void read_and_turn(const Params& p, unsigned slots, B
   }
 }
 
+// Nothing is asked ahead.
+__device__ __forceinline__ void prefetch_pixels(const TensorMap&, const Params&) {}
+
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {
   if constexpr (kBuffered) {

@@ -298,6 +298,9 @@ __device__ __forceinline__ void turn(const Params& p, unsigned slots, [[maybe_un
   }
 }
 
+// Nothing is asked ahead.
+__device__ __forceinline__ void prefetch_pixels(const TensorMap&, const Params&) {}
+
 __device__ __forceinline__ void produce(const TensorMap&, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {
   if constexpr (kBuffered) {

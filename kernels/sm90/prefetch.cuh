@@ -1,0 +1,16 @@
+// Boxes into the cache of all multiprocessors alone, before they may be read: what is written there meanwhile is not
+// missed.
+#pragma once
+#include "kernels/sm90/copy_engine.cuh"
+
+__device__ __forceinline__ void prefetch_2d(const TensorMap* map, int c0, int c1) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(c0), "r"(c1)
+               : "memory");
+}
+
+// One tap's, the first.
+__device__ __forceinline__ void prefetch_im2col(const TensorMap* map, int c, int w, int h, int n) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.im2col [%0, {%1, %2, %3, %4}], {%5, %5};" ::"l"(map),
+               "r"(c), "r"(w), "r"(h), "r"(n), "h"(static_cast<unsigned short>(0))
+               : "memory");
+}
