@@ -44,7 +44,7 @@ struct Params {
   int bias_k;                 // phases: channels of the bias, which repeats
   Depth depth;                // volumes
   int weights_rest;           // no kernel that may still run writes them
-  int asks_ahead;             // x is a tensor, not what the step before writes
+  int asks_ahead;             // pixels are asked for before x may be read
   float* channel_sums;        // [parts][2][k]: of results and of their squares
   const float* scale;         // of x's channels,
   const float* shift;         //   which are read through them

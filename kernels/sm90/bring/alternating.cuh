@@ -20,8 +20,14 @@ static_assert(kKBlock == 64 && kTaps == 1, "boxes of 64 channels, one tap");
 // src/algorithms/sm90/tiling.cpp), so that it ends where the cache that loads go through is larger.
 extern __shared__ __align__(1024) unsigned char aligned_memory[];
 
-// Nothing is asked ahead.
-__device__ __forceinline__ void prefetch_pixels(const TensorMap&, const Params&) {}
+// Both kinds of channels lie together.
+__device__ __forceinline__ void prefetch_pixels(const TensorMap&, const Params& p) {
+  const int image = p.p * p.q;
+  ask_for_pixels(p, [&](const Tile& t, int block, int) {
+    const long long channel = static_cast<long long>(t.n) * p.c + block * kKBlock;
+    prefetch_bytes(static_cast<const unsigned short*>(p.x) + channel * image, kKBlock * image * 2);
+  });
+}
 
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {

@@ -4,8 +4,9 @@
 #include "kernels/sm90/bring/ready.cuh"
 
 __device__ __forceinline__ void prefetch_pixels(const TensorMap& x_map, const Params& p) {
-  ask_for_pixels(p, [&](const Tile& t, int block) {
-    prefetch_im2col(&x_map, t.c + block * kKBlock, t.w * p.stride_w - p.pad_left, t.h * p.stride_h - p.pad_top, t.n);
+  ask_for_pixels(p, [&](const Tile& t, int block, int tap) {
+    prefetch_im2col(&x_map, t.c + block * kKBlock, t.w * p.stride_w - p.pad_left, t.h * p.stride_h - p.pad_top, t.n,
+                    static_cast<unsigned short>(tap % kS * kDilationW), static_cast<unsigned short>(tap / kS * kDilationH));
   });
 }
 

@@ -2,6 +2,7 @@
 // taps. A tap is a view of the patch, a shifted start address, since the swizzle acts on absolute
 // shared-memory addresses.
 #pragma once
+#include "kernels/sm90/bring/ahead.cuh"
 #include "kernels/sm90/bring/ready.cuh"
 #include "kernels/sm90/bring/weights.cuh"
 
@@ -32,8 +33,11 @@ __device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Pa
   }
 }
 
-// Nothing is asked ahead.
-__device__ __forceinline__ void prefetch_pixels(const TensorMap&, const Params&) {}
+__device__ __forceinline__ void prefetch_pixels(const TensorMap& x_map, const Params& p) {
+  ask_for_pixels(p, [&](const Tile& t, int block, int) {
+    prefetch_4d(&x_map, t.c + block * kKBlock, t.w - p.pad_left, t.h * kStrideH - p.pad_top, t.n);
+  });
+}
 
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,
                                         const Memory& m, Barriers& barriers) {

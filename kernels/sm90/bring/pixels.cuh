@@ -5,7 +5,7 @@
 #include "kernels/sm90/bring/ready.cuh"
 
 __device__ __forceinline__ void prefetch_pixels(const TensorMap& x_map, const Params& p) {
-  ask_for_pixels(p, [&](const Tile& t, int block) { prefetch_2d(&x_map, t.c + block * kKBlock, t.first); });
+  ask_for_pixels(p, [&](const Tile& t, int block, int) { prefetch_2d(&x_map, t.c + block * kKBlock, t.first); });
 }
 
 __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap& w_map, const Params& p,

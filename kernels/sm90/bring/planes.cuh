@@ -6,7 +6,7 @@ constexpr int kBringRegisters = 40;
 constexpr int kPrepareWarps = 0;
 
 __device__ __forceinline__ void prefetch_pixels(const TensorMap& x_map, const Params& p) {
-  ask_for_pixels(p, [&](const Tile& t, int block) {
+  ask_for_pixels(p, [&](const Tile& t, int block, int) {
     for (int i = 0; i < kTilePixels / 64; ++i) prefetch_3d(&x_map, t.first + i * 64, t.c + block * kKBlock, t.n);
   });
 }

@@ -149,7 +149,9 @@ Step gemm(const Tiling& t, const Problem& p, const Asked& as, const Operands& op
   params.c = narrow(p.c), params.h = narrow(p.h), params.w = narrow(p.w);
   params.group_k = narrow(group_results(p)), params.group_c = narrow(group_channels(p));
   params.step = narrow(step(t, p));
-  params.asks_ahead = operands.x.place != Place::workspace;
+  // Of planes that are no whole lines of the cache each line would be asked for twice.
+  const bool of_lines = t.bring != Bring::planes || p.p() * p.q() * size_of(p.dtype) % 128 == 0;
+  params.asks_ahead = operands.x.place != Place::workspace && of_lines;
   const i64 image = p.z() * p.p() * p.q();
   params.per_image = static_cast<unsigned>(ceil_div(i64{1} << 32, image));
   std::vector<StepArgument::Member> members = addresses<Params>();
