@@ -67,8 +67,7 @@ turn(F_INPUT(INPUT_T, from), F_OUTPUT(RESULT_T, to), TurnSizes z) {
   value_t v[INPUT_MOVES][INPUT_TOGETHER];
   F_UNROLL
   for (int i = 0; i < INPUT_MOVES; ++i) {
-    const int at = i * THREADS + F_THREAD(), row = at % (ROWS / INPUT_TOGETHER) * INPUT_TOGETHER,
-              column = at / (ROWS / INPUT_TOGETHER);
+    const int at = i * THREADS + F_THREAD(), row = INPUT_ROW(at), column = INPUT_COLUMN(at);
     F_GLOBAL const INPUT_T* const p = from + here + column * z.column_stride + row;
     if (INPUT_TOGETHER == 4 && column < columns && row + 4 <= rows) {
       read_four(p, v[i]);
@@ -79,8 +78,7 @@ turn(F_INPUT(INPUT_T, from), F_OUTPUT(RESULT_T, to), TurnSizes z) {
   }
   F_UNROLL
   for (int i = 0; i < INPUT_MOVES; ++i) {
-    const int at = i * THREADS + F_THREAD(), row = at % (ROWS / INPUT_TOGETHER) * INPUT_TOGETHER,
-              column = at / (ROWS / INPUT_TOGETHER);
+    const int at = i * THREADS + F_THREAD(), row = INPUT_ROW(at), column = INPUT_COLUMN(at);
     F_UNROLL
     for (int j = 0; j < INPUT_TOGETHER; ++j) {
       const value_t v0 = v[i][j];
@@ -91,8 +89,7 @@ turn(F_INPUT(INPUT_T, from), F_OUTPUT(RESULT_T, to), TurnSizes z) {
   F_BARRIER();
   F_UNROLL
   for (int i = 0; i < RESULT_MOVES; ++i) {
-    const int at = i * THREADS + F_THREAD(), column = at % (COLUMNS / RESULT_TOGETHER) * RESULT_TOGETHER,
-              row = at / (COLUMNS / RESULT_TOGETHER);
+    const int at = i * THREADS + F_THREAD(), column = RESULT_COLUMN(at), row = RESULT_ROW(at);
     F_GLOBAL RESULT_T* const p = to + there + row * z.row_stride + column;
     value_t result[RESULT_TOGETHER];
     F_UNROLL

@@ -3,6 +3,13 @@
 #pragma once
 #include "kernels/gpu/digits.h"
 
+// Where in a tile a thread's neighbours begin that are number `at` of what is read: down the rows, column by
+// column; and of what is written: along the columns, row by row.
+#define INPUT_ROW(at) ((at) % (ROWS / INPUT_TOGETHER) * INPUT_TOGETHER)
+#define INPUT_COLUMN(at) ((at) / (ROWS / INPUT_TOGETHER))
+#define RESULT_ROW(at) ((at) / (COLUMNS / RESULT_TOGETHER))
+#define RESULT_COLUMN(at) ((at) % (COLUMNS / RESULT_TOGETHER) * RESULT_TOGETHER)
+
 // As in src/network/device_turn.cpp. Rows: along which the input is contiguous; columns: the result.
 typedef struct {
   index_t rows, columns;

@@ -43,7 +43,7 @@ turn_dense(F_INPUT(element_t, from), F_OUTPUT(element_t, to), TurnSizes z) {
     const int place = at * INPUT_TOGETHER, left = ROWS * columns - place;
     F_GLOBAL const element_t* const p = from + here + place;
 #else
-    const int row = at % (ROWS / INPUT_TOGETHER) * INPUT_TOGETHER, column = at / (ROWS / INPUT_TOGETHER);
+    const int row = INPUT_ROW(at), column = INPUT_COLUMN(at);
     const int left = column < columns ? rows - row : 0;
     F_GLOBAL const element_t* const p = from + here + column * z.column_stride + row;
 #endif
@@ -63,7 +63,7 @@ turn_dense(F_INPUT(element_t, from), F_OUTPUT(element_t, to), TurnSizes z) {
 #if DENSE_INPUT
         tile[at * INPUT_TOGETHER + j] = v[i][j];
 #else
-        tile[PLACE(at % (ROWS / INPUT_TOGETHER) * INPUT_TOGETHER + j, at / (ROWS / INPUT_TOGETHER))] = v[i][j];
+        tile[PLACE(INPUT_ROW(at) + j, INPUT_COLUMN(at))] = v[i][j];
 #endif
       }
     }
@@ -73,7 +73,7 @@ turn_dense(F_INPUT(element_t, from), F_OUTPUT(element_t, to), TurnSizes z) {
   for (int i = 0; i < MOVES(RESULT_PIECES); ++i) {
     const int at = i * THREADS + F_THREAD();
 #if DENSE_INPUT
-    const int column = at % (COLUMNS / RESULT_TOGETHER) * RESULT_TOGETHER, row = at / (COLUMNS / RESULT_TOGETHER);
+    const int column = RESULT_COLUMN(at), row = RESULT_ROW(at);
     const int left = row < rows ? columns - column : 0;
     F_GLOBAL element_t* const p = to + there + row * z.row_stride + column;
 #else
