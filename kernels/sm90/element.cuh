@@ -1,18 +1,10 @@
 // The tensors' elements in registers.
 #pragma once
 #include "kernels/sm90/constants.cuh"
+#include "kernels/sm90/pair.cuh"
 #include "kernels/sm90/tf32.cuh"
 
-// Two floats as a pair of 16-bit elements, the first in the low half; rounded to nearest even.
-__device__ __forceinline__ unsigned pack(float first, float second) {
-  unsigned pair;
-  if constexpr (kBf16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-  }
-  return pair;
-}
+__device__ __forceinline__ unsigned pack(float first, float second) { return pack_pair<kBf16>(first, second); }
 
 __device__ __forceinline__ float to_float(unsigned short element) {
   if constexpr (kBf16) {

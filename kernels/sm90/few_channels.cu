@@ -129,8 +129,8 @@ __device__ __forceinline__ void stage_results(const Sums& sums, const Params& p,
         slope[0] = __uint_as_float(both.x), slope[1] = __uint_as_float(both.y);
       }
       const float* const v = &sums[(eight + i) * 4];
-      words[i * 2] = pack<kBf16>(activate(v[0] + bias[0], slope[0]), activate(v[1] + bias[1], slope[1]));
-      words[i * 2 + 1] = pack<kBf16>(activate(v[2] + bias[0], slope[0]), activate(v[3] + bias[1], slope[1]));
+      words[i * 2] = pack_pair<kBf16>(activate(v[0] + bias[0], slope[0]), activate(v[1] + bias[1], slope[1]));
+      words[i * 2 + 1] = pack_pair<kBf16>(activate(v[2] + bias[0], slope[0]), activate(v[3] + bias[1], slope[1]));
     }
     // Four matrices of 8 pixels by 8 channels.
     const int eights = eight + lane / 16, half = lane / 8 % 2, line = lane % 8;

@@ -134,7 +134,7 @@ __device__ __forceinline__ void store(const float (&sums)[kBlockColumns / 2], co
     const int element = i / 2 * 8 + lane % 4 * 2, line = element / kLine, pixel = i % 2 * 8 + lane / 4;
     if (element < block_elements(kConfig))
       store_shared_32(staging + line * kPitch + (pixel * kLine + element % kLine) * 2,
-                      pack<kBf16>(sums[i * 2], sums[i * 2 + 1]));
+                      pack_pair<kBf16>(sums[i * 2], sums[i * 2 + 1]));
   }
   __syncwarp();
   constexpr int kChunks = line_chunks(kConfig);

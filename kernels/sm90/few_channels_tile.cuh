@@ -6,6 +6,7 @@
 #include "kernels/sm90/copy_engine.cuh"
 #include "kernels/sm90/elected.cuh"
 #include "kernels/sm90/few_channels_config.h"
+#include "kernels/sm90/pair.cuh"
 #include "kernels/sm90/ptx.cuh"
 #include "kernels/sm90/ring.cuh"
 #include "kernels/sm90/words.cuh"
@@ -71,15 +72,4 @@ __device__ __forceinline__ void pin(
     float (&sums)[kCount]) {  // what was written is read after here, not before
 #pragma unroll
   for (float& sum : sums) asm volatile("" : "+f"(sum)::"memory");
-}
-// Rounded, the first in the low half.
-template <bool kBf16>
-__device__ __forceinline__ unsigned pack(float first, float second) {
-  unsigned pair;
-  if constexpr (kBf16) {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-  } else {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-  }
-  return pair;
 }

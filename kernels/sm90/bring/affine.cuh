@@ -14,17 +14,6 @@ constexpr int kSlotPixels = kSlotBytes / kRow;
 // Pixels of a thread on their way through its registers, of which their places, and a part of a sum, take some.
 constexpr int kBatch = kBringRegisters < 64 && (kConfig.affine_pads || kSplit > 1) ? 2 : 4;
 
-// Two floats as a pair of 16-bit elements, what is negative as zero.
-__device__ __forceinline__ unsigned pack_relu(float first, float second) {
-  unsigned pair;
-  if constexpr (kBf16) {
-    asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-  } else {
-    asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-  }
-  return pair;
-}
-
 // Of 8 channels. Those beyond the last one stay zeros.
 struct Lines {
   float scale[8], shift[8];
@@ -37,9 +26,8 @@ struct Lines {
     }
   }
   __device__ __forceinline__ unsigned through(unsigned pair, int i) const {
-    const float first = fmaf(low(pair), scale[i], shift[i]),
-                second = fmaf(high(pair), scale[i + 1], shift[i + 1]);
-    return kConfig.affine_relu ? pack_relu(first, second) : pack(first, second);
+    return pack_pair<kBf16, kConfig.affine_relu>(fmaf(low(pair), scale[i], shift[i]),
+                                                 fmaf(high(pair), scale[i + 1], shift[i + 1]));
   }
 };
 
