@@ -2,12 +2,8 @@
 // NCHW in 16 bits, and zeros between. Tiles are of planes, or are whole images. The sums go through the staging area with
 // a row a channel; a thread then keeps the places of its words of 16 bytes and goes through the channels, so that
 // neighbours write what lies together.
-//
-// A thread holds, of a block of 64 rows by kN columns: rows 16 warp + lane/4 and 8 further; of every 8
-// columns the two from 2 (lane % 4) on.
 #pragma once
-#include "kernels/sm90/finish.cuh"
-#include "kernels/sm90/pipeline.cuh"
+#include "kernels/sm90/store/matrices.cuh"
 #include "kernels/sm90/words.cuh"
 
 static_assert(kFlat && !kBias && !kResidual && kSplit == 1);
@@ -50,28 +46,20 @@ struct Results {
   }
 
  private:
-  static __device__ __forceinline__ void put(const Sums& sums, unsigned staging, int thread) {
+  static __device__ __forceinline__ void put(Sums& sums, unsigned staging, int thread) {
     const int warp = thread / 32, lane = thread % 32;
-    const int matrix = lane / 8, row = lane % 8;  // whose row's address this lane gives
 #pragma unroll
     for (int mt = 0; mt < kMBlocks; ++mt) {
 #pragma unroll
       for (int i = 0; i < kN / 8; i += 2) {
-        const int next = i + 1 < kN / 8 ? 1 : 0;  // an odd count writes its last matrices twice, alike
-        const int group = i + (matrix >> 1) * next, block = mt * 8 + warp * 2 + (matrix & 1);
-        const int pixels = kPixelsOnM ? block : group, channel = (kPixelsOnM ? group : block) * 8 + row;
         unsigned out[4];
 #pragma unroll
         for (int m = 0; m < 4; ++m) {
-          const float* s = &sums[mt][0][(i + (m >> 1) * next) * 4 + (m & 1) * 2];
+          const float* s = sums_of(sums[mt][0], i, m);
           out[m] = pack(s[0], s[1]);
         }
-        const unsigned address = staging + apart::staged(channel, pixels);
-        if constexpr (kPixelsOnM) {
-          store_matrices_transposed(address, out[0], out[1], out[2], out[3]);
-        } else {
-          store_matrices(address, out[0], out[1], out[2], out[3]);
-        }
+        const PlanesRow mine(mt, i, warp, lane);
+        store_planes_rows(staging + apart::staged(mine.channel, mine.pixels), out);
       }
     }
   }

@@ -1,10 +1,8 @@
 // From a consumer's sums to 16-bit NHWC: bias, residual, activation, pool, then through a swizzled staging
 // area to the bulk copy engine, which brings a residual into the same places.
-//
-// A thread holds, of a block of 64 rows by kN columns: rows 16 warp + lane/4 and 8 further; of every 8
-// columns the two from 2 (lane % 4) on.
 #pragma once
 #include "kernels/sm90/store/area.cuh"
+#include "kernels/sm90/store/matrices.cuh"
 #include "kernels/sm90/store/overlapping_pool.cuh"
 
 // Where in a unit of the staging area 16 bytes (8 channels) of a pixel lie: the copy engine's swizzle.
@@ -60,16 +58,15 @@ struct Results {
     for (int nb = 0; nb < kNBlocks; ++nb) {
 #pragma unroll
       for (int i = 0; i < kN / 8; i += 2) {
-        const int next = i + 1 < kN / 8 ? 1 : 0;  // an odd count writes its last matrices twice, alike
         OfChannel bias[4] = {};
         if constexpr (kOfChannel) {
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
-            const int k = t.k + nb * kN + (i + j / 2 * next) * 8 + lane % 4 * 2 + j % 2;
+            const int k = t.k + nb * kN + (i + further(i, j)) * 8 + lane % 4 * 2 + j % 2;
             bias[j] = load_bias(p, k);
           }
         }
-        const int chunk = nb * (kN / 8) + i + (matrix >> 1) * next;
+        const int chunk = nb * (kN / 8) + i + further(i, matrix);
         [[maybe_unused]] const int unit = (nb * (kN / 8) + i) / (kUnit / 8), in_unit = i % (kUnit / 8);
         if (kUnitsInTurn && unit >= kStagedUnits && in_unit == 0) {
           if (thread == 0) store_wait_read<kStagedUnits - 1>();
@@ -85,13 +82,13 @@ struct Results {
           unsigned out[4];
 #pragma unroll
           for (int m = 0; m < 4; ++m) {
-            const float* s = &sums[mt][nb][(i + (m >> 1) * next) * 4 + (m & 1) * 2];
+            const float* s = sums_of(sums[mt][nb], i, m);
             out[m] = pack(finish_value(s[0], bias[(m >> 1) * 2], low(r[m]), p.slope),
                           finish_value(s[1], bias[(m >> 1) * 2 + 1], high(r[m]), p.slope));
           }
           store_matrices(address, out[0], out[1], out[2], out[3]);
 #pragma unroll
-          for (int m = 0; m < 4; ++m) keep_stored(&sums[mt][nb][(i + (m >> 1) * next) * 4 + (m & 1) * 2], out[m]);
+          for (int m = 0; m < 4; ++m) keep_stored(sums_of(sums[mt][nb], i, m), out[m]);
         }
         if (kUnitsInTurn && in_unit + 2 == kUnit / 8) {
           fence_async();
@@ -157,21 +154,20 @@ struct Results {
     for (int nb = 0; nb < kNBlocks; ++nb) {
 #pragma unroll
       for (int i = 0; i < kN / 8; i += 2) {
-        const int next = i + 1 < kN / 8 ? 1 : 0;  // an odd count writes its last matrices twice
-        const int pixel = pixel_of(nb, i + (matrix >> 1) * next) + row;
+        const int pixel = pixel_of(nb, i + further(i, matrix)) + row;
         const unsigned address = unit + staged(pixel, chunk);
         unsigned r[4] = {};
         if constexpr (kResidual) load_matrices_transposed(address, r[0], r[1], r[2], r[3]);
         unsigned out[4];
 #pragma unroll
         for (int m = 0; m < 4; ++m) {
-          const float* s = &sums[mt][nb][(i + (m >> 1) * next) * 4 + (m & 1) * 2];
+          const float* s = sums_of(sums[mt][nb], i, m);
           out[m] = pack(finish_value(s[0], bias.of[m & 1], low(r[m]), p.slope),
                         finish_value(s[1], bias.of[m & 1], high(r[m]), p.slope));
         }
         store_matrices_transposed(address, out[0], out[1], out[2], out[3]);
 #pragma unroll
-        for (int m = 0; m < 4; ++m) keep_stored(&sums[mt][nb][(i + (m >> 1) * next) * 4 + (m & 1) * 2], out[m]);
+        for (int m = 0; m < 4; ++m) keep_stored(sums_of(sums[mt][nb], i, m), out[m]);
       }
     }
   }

@@ -1,10 +1,8 @@
 // From a consumer's sums to 16-bit NCHW: bias, residual, activation, pool, then through a staging area with a
 // row a channel. The weights are on M: a row of sums is a channel, as the output wants it.
-//
-// A thread holds, of a block of 64 rows by kN columns: rows 16 warp + lane/4 and 8 further; of every 8
-// columns the two from 2 (lane % 4) on.
 #pragma once
 #include "kernels/sm90/store/area.cuh"
+#include "kernels/sm90/store/matrices.cuh"
 #include "kernels/sm90/store/overlapping_pool.cuh"
 
 struct Results {
@@ -58,15 +56,13 @@ struct Results {
     for (int nb = 0; nb < kNBlocks; ++nb) {
 #pragma unroll
       for (int i = 0; i < kN / 8; i += 2) {
-        const int next = i + 1 < kN / 8 ? 1 : 0;  // an odd count writes its last matrices twice
         unsigned out[4];
 #pragma unroll
         for (int m = 0; m < 4; ++m) {
-          const int group = i + (m >> 1) * next;
-          const float* s = &sums[mt][nb][group * 4 + (m & 1) * 2];
+          const float* s = sums_of(sums[mt][nb], i, m);
           float residual[2] = {};
           if constexpr (kResidual) {
-            const int pixel = pixel_of(nb, group) + lane % 4 * 2;
+            const int pixel = pixel_of(nb, i + further(i, m)) + lane % 4 * 2;
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
               const long long at = locate_output(p, t, k + (m & 1) * 8, pixel + j, false);
@@ -76,11 +72,11 @@ struct Results {
           out[m] = pack(finish_value(s[0], bias.of[m & 1], residual[0], p.slope),
                         finish_value(s[1], bias.of[m & 1], residual[1], p.slope));
         }
-        const int pixel = pixel_of(nb, i + (matrix >> 1) * next);
+        const int pixel = pixel_of(nb, i + further(i, matrix));
         const int staged_channel = mt * 64 + warp * 16 + (matrix & 1) * 8 + row;
         store_matrices(staging + staged_channel * kChannelPitch + pixel * 2, out[0], out[1], out[2], out[3]);
 #pragma unroll
-        for (int m = 0; m < 4; ++m) keep_stored(&sums[mt][nb][(i + (m >> 1) * next) * 4 + (m & 1) * 2], out[m]);
+        for (int m = 0; m < 4; ++m) keep_stored(sums_of(sums[mt][nb], i, m), out[m]);
       }
     }
   }
