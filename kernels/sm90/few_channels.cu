@@ -166,6 +166,7 @@ extern "C" __global__ void __launch_bounds__(threads(kConfig), 1)
   };
   const auto begin = [&] {
     wait_for_previous_kernel();
+#pragma unroll 1
     for (int i = 1; i < kStages; ++i) bring();
   };
   if (!p.weights_rest) begin();

@@ -45,6 +45,7 @@ __device__ __forceinline__ void each_row(const Params& p, const Work& work, cons
   for (int i = work.first; i < p.tiles; i += work.step) {
     const Tile tile = data_tile(p, i);
     const Rows rows = rows_of(p, tile);
+#pragma unroll 1
     for (int row = 0; row < rows.count; ++row) visit(tile, rows.first + row);
   }
 }

@@ -30,6 +30,7 @@ static_assert(kTileHeight == lines::consumer_rows(kConfig.tile) * kSharers);
 constexpr int kWeightBlock = kWeightRow / kElement, kBlocksARow = kWeightBlock / kKBlock;
 __device__ __forceinline__ void load_block(const TensorMap& w_map, const Params& p, unsigned stages, unsigned full,
                                            int block, int k) {
+#pragma unroll 1
   for (int tap = 0; tap < kTaps; ++tap) {
     const unsigned to = stages + tap * kStageStride;
     load_3d(to, &w_map, full, block * kWeightBlock, tap, k);
@@ -41,6 +42,7 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
                                         const Memory& m, Barriers& barriers, int owner) {
   if (kResident && owner == 0) {
     const Tile t = locate(p, static_cast<int>(blockIdx.x));  // every tile of this block has the same channels
+#pragma unroll 1
     for (int block = 0; block < kStages / kTaps; ++block) {
       const unsigned full = smem_address(&barriers.stage_full[block]);
       barrier_expect(full, kTaps * kStageBytes * kParts);
@@ -52,6 +54,7 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
   for (int tile = static_cast<int>(work.first_tile + owner * gridDim.x); tile < p.tiles;
        tile += static_cast<int>(kOwners * gridDim.x)) {
     const Tile t = locate(p, tile);
+#pragma unroll 1
     for (int block = work.first; block < work.end; ++block) {
       const int place = owner * kMySlots + slot.place;
       const unsigned full = smem_address(&barriers.slot_full[place]);

@@ -106,6 +106,7 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
     const Tile t = locate(p, blockIdx.x);  // every strip of this block has the same channels
     const unsigned full = barriers.stage_full(0);
     barrier_expect(full, kStages * kStageBytes);
+#pragma unroll 1
     for (int i = 0; i < kStages; ++i) {
       load_weights(stages + i * kStageStride, w_map, full, p, i / kTaps, i % kTaps, t.k);
     }
@@ -114,6 +115,7 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
     const Tile t = locate(p, strip);
     const Span span = span_of(p, t);
     for (int window = p.windows - 1; window >= 0; --window) {
+#pragma unroll 1
       for (int block = span.first; block < span.end; ++block) {
         const unsigned full = barriers.slot_full(slot.place);
         barrier_wait(barriers.slot_empty(slot.place), slot.parity ^ 1);
@@ -128,6 +130,7 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
         }
         slot.advance();
         if constexpr (!kResident) {
+#pragma unroll 1
           for (int tap = 0; tap < kTaps; ++tap) {
             const unsigned stage_full = barriers.stage_full(stage.place);
             barrier_wait(barriers.stage_empty(stage.place), stage.parity ^ 1);

@@ -63,6 +63,7 @@ __device__ __forceinline__ void produce(const TensorMap& x_map, const TensorMap&
   const int x_half = kSharesX ? static_cast<int>(cluster_rank()) : 0;
   const int dy_half = kSharesDy ? static_cast<int>(cluster_rank()) : 0;
   Pixel first = first_pixel(p, work.first);
+#pragma unroll 1
   for (int tile = work.first; tile < work.end; ++tile, first = next_pixel(p, first)) {
     const unsigned full = smem_address(&barriers.full[stage.place]), to = stages + stage.place * kStageStride;
     barrier_wait(smem_address(&barriers.empty[stage.place]), stage.parity ^ 1);

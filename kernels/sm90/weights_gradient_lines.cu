@@ -6,6 +6,7 @@ __device__ __forceinline__ void produce_dy(const TensorMap& map, const Params& p
   for (int tile = work.first; tile < work.end; ++tile) {
     const Pixel first = first_pixel(p, tile);
     const int rows = rows_of(p, first);
+#pragma unroll 1
     for (int row = 0; row < rows; ++row) {
       const unsigned full = smem_address(&barriers.dy_full[stage.place]), to = stages + stage.place * kLineBytes;
       barrier_wait(smem_address(&barriers.dy_empty[stage.place]), stage.parity ^ 1);

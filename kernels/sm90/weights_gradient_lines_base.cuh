@@ -37,12 +37,14 @@ __device__ __forceinline__ int rows_of(const Params& p, const Pixel& first) {
 __device__ __forceinline__ void produce_x(const TensorMap& map, const Params& p, const Work& work, unsigned stages,
                                           Barriers& barriers) {
   Ring<kStages> stage;
+#pragma unroll 1
   for (int tile = work.first; tile < work.end; ++tile) {
     const Pixel first = first_pixel(p, tile);
     const int h = first.h * kConfig.stride_h - p.pad_top;
     const unsigned to = stages + stage.place * kStageStride;
     barrier_wait(smem_address(&barriers.x_empty[stage.place]), stage.parity ^ 1);
     if constexpr (kTurns) {
+#pragma unroll 1
       for (int row = 0; row < kPatchHeight; ++row) {
         const unsigned full = smem_address(&barriers.landed[stage.place][row]);
         barrier_expect(full, kPlanesBytes);

@@ -19,6 +19,7 @@ __device__ __forceinline__ void produce_dy(const TensorMap& map, const Params& p
   Pixel first = first_pixel(p, work.first);
   for (int tile = work.first; tile < work.end; ++tile) {
     const int rows = rows_of(p, first);
+#pragma unroll 1
     for (int row = first.h; row < first.h + rows; ++row) {
       const unsigned full = smem_address(&barriers.dy_full[stage.place]), to = stages + stage.place * kLineBytes;
       barrier_wait(smem_address(&barriers.dy_empty[stage.place]), stage.parity ^ 1);

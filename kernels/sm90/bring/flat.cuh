@@ -17,6 +17,7 @@ __device__ __forceinline__ void produce_taps(const TensorMap& w_map, const Param
   for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
     const Tile t = locate(p, tile);
     const Span span = span_of(p, work, t);
+#pragma unroll 1
     for (int block = span.first; block < span.end; ++block) {
 #pragma unroll 1
       for (int tap = 0; tap < kTaps; ++tap) {

@@ -16,6 +16,7 @@ __device__ __forceinline__ void produce_patches(const TensorMap& x_map, const Pa
               top = kPhased ? p.phases[t.phase].top : -p.pad_top;
     if (kPhased && taps_of(p, t.phase) == 0) continue;
     const Span span = span_of(p, work, t);
+#pragma unroll 1
     for (int block = span.first; block < span.end; ++block) {
       const unsigned full = smem_address(barriers.slot_full + slot.place),
                      to = slots + slot.place * kSlotStride;

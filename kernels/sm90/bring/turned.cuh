@@ -56,6 +56,7 @@ __device__ __forceinline__ void produce_raws(const TensorMap& x_map, const Param
   const Work work = work_of(p);
   for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
     const Tile t = locate(p, tile);
+#pragma unroll 1
     for (int block = work.first; block < work.end; ++block) {
       const unsigned full = smem_address(barriers.raw_full + raw.place), to = raws + raw.place * kRawStride;
       barrier_wait(smem_address(barriers.raw_empty + raw.place), raw.parity ^ 1);

@@ -87,6 +87,7 @@ __device__ __forceinline__ void produce_raws(const Params& p, unsigned raws, Bar
   for (int tile = work.first_tile; tile < p.tiles; tile += gridDim.x) {
     const Tile t = locate(p, tile);
     const Rows rows = rows_of(p, t);
+#pragma unroll 1
     for (int block = work.first; block < work.end; ++block) {
       const unsigned full = smem_address(&barriers.raw_full[raw.place]), to = raws + raw.place * kRawStride;
       const int c0 = t.c + block * kKBlock, channels = p.c - c0 < kKBlock ? p.c - c0 : kKBlock;

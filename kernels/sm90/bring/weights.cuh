@@ -58,6 +58,7 @@ __device__ __forceinline__ void keep_weights(const TensorMap& w_map, const Param
   const Tile t = locate(p, blockIdx.x);  // every tile of this block has the same channels
   const unsigned full = smem_address(&barriers.stage_full[0]);
   barrier_expect(full, kStages * kStageBytes * kParts);
+#pragma unroll 1
   for (int i = 0; i < kStages; ++i) {
     load_weights(stages + i * kStageStride, w_map, full, p, i / kTaps, 0, i % kTaps, t.k);
   }
@@ -81,6 +82,7 @@ __device__ __forceinline__ void bring_weights_ahead(const TensorMap& w_map, cons
   if constexpr (kResident) return keep_weights(w_map, p, stages, barriers);
   const Work work = work_of(p);
   const Tile t = locate(p, work.first_tile);
+#pragma unroll 1
   for (int i = 0; i < ahead; ++i) {
     const unsigned full = smem_address(kFlat ? &barriers.slot_full[i] : &barriers.stage_full[i]);
     if constexpr (kFlat) {
@@ -105,6 +107,7 @@ __device__ __forceinline__ void produce_weights(const TensorMap& w_map, const Pa
       const Tile t = locate(p, tile);
       const int taps = taps_of(p, t.phase);
       const Span span = span_of(p, work, t);
+#pragma unroll 1
       for (int block = span.first; block < span.end; ++block) {
 #pragma unroll 1
         for (int tap = 0; tap < taps; ++tap) {
