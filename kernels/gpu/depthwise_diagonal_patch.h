@@ -69,7 +69,7 @@ F_DEVICE void bring_rows(const Rows<kPixels, kRows>& rows, int i, int row_bytes,
 // Asks for kTotal of them, a thread for each 32 bytes.
 template <int kTotal, int kPixels>
 F_DEVICE void ask_for_rows(const Rows<kPixels, 1>& rows) {
-  F_UNROLL
+  F_NO_UNROLL
   for (int i = 0; i < kTotal; ++i) {
     F_UNROLL
     for (int turn = 0; turn < rows.kTurns; ++turn) {

@@ -6,6 +6,7 @@
 // So many elements that lie together, by all threads.
 F_DEVICE void ask_for_run(const element_t* from, int count) {
   constexpr int kLine = 64;  // of 128 bytes
+  F_NO_UNROLL
   for (int i = F_THREAD() * kLine; i < count; i += THREADS * kLine) ask_for(from + i);
 }
 
@@ -13,6 +14,7 @@ F_DEVICE void ask_for_run(const element_t* from, int count) {
 template <int kRows, int kColumns>
 F_DEVICE void ask_for_pixels(const element_t* from, int first_image, int first_channel, int top, int left,
                              int channels, int height, int width, int images) {
+  F_NO_UNROLL
   for (int i = F_THREAD(); i < kRows * IMAGES * kColumns; i += THREADS) {
     const int n = first_image + i / kColumns % IMAGES, row = top + i / kColumns / IMAGES,
               column = left + i % kColumns;
