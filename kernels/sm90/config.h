@@ -120,6 +120,7 @@ struct KernelConfig {
   bool residual_after = false;  // the activation
   bool gates = false;           // the residual is what a ReLU gave: results pass where it is above zero
   bool slopes = false;          // prelu's, of each output channel
+  bool relu = false;            // the activation
 
   // Three dimensions, whose input and output are planes of a volume, and taps in depth: each plane of the
   // output is the sum over these of convolutions of planes of the input.

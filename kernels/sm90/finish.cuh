@@ -45,14 +45,29 @@ __device__ __forceinline__ void touch_bias(const Params& p, int k, int thread) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(static_cast<const unsigned char*>(p.bias) + (k + mine) * kSize));
 }
 
+// What is activated.
+__device__ __forceinline__ float biased(float sum, OfChannel of, float residual) {
+  if constexpr (kBias) sum += bias_of(of);
+  return kResidual && !kResidualAfter ? sum + residual : sum;
+}
+
 // slope: of all channels, where each has not its own.
 __device__ __forceinline__ float finish_value(float sum, OfChannel of, float residual, float slope) {
   if constexpr (kGates) return residual <= 0.0f ? 0.0f : sum;  // a NaN lets it pass
-  float x = sum;
-  if constexpr (kBias) x += bias_of(of);
-  if constexpr (kResidual && !kResidualAfter) x += residual;
-  x = activate(x, slope_of(of, slope));
+  const float x = activate(biased(sum, of, residual), slope_of(of, slope));
   return kResidual && kResidualAfter ? x + residual : x;
+}
+
+// Of two sums a pair of 16-bit elements. A ReLU that comes last is done as they are rounded, by the same instruction.
+__device__ __forceinline__ unsigned finish_pair(const float* sums, OfChannel first_of, OfChannel second_of,
+                                                float first_residual, float second_residual, float slope) {
+  if constexpr (kConfig.relu && !kGates && !(kResidual && kResidualAfter)) {
+    return pack_pair<kBf16, true>(biased(sums[0], first_of, first_residual),
+                                  biased(sums[1], second_of, second_residual));
+  } else {
+    return pack(finish_value(sums[0], first_of, first_residual, slope),
+                finish_value(sums[1], second_of, second_residual, slope));
+  }
 }
 
 // Where results' channels are added up (channel_sums.cuh): of two sums the first becomes the results as they are stored,

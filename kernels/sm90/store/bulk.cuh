@@ -82,9 +82,8 @@ struct Results {
           unsigned out[4];
 #pragma unroll
           for (int m = 0; m < 4; ++m) {
-            const float* s = sums_of(sums[mt][nb], i, m);
-            out[m] = pack(finish_value(s[0], bias[(m >> 1) * 2], low(r[m]), p.slope),
-                          finish_value(s[1], bias[(m >> 1) * 2 + 1], high(r[m]), p.slope));
+            out[m] = finish_pair(sums_of(sums[mt][nb], i, m), bias[(m >> 1) * 2], bias[(m >> 1) * 2 + 1], low(r[m]),
+                                 high(r[m]), p.slope);
           }
           store_matrices(address, out[0], out[1], out[2], out[3]);
 #pragma unroll
@@ -161,9 +160,8 @@ struct Results {
         unsigned out[4];
 #pragma unroll
         for (int m = 0; m < 4; ++m) {
-          const float* s = sums_of(sums[mt][nb], i, m);
-          out[m] = pack(finish_value(s[0], bias.of[m & 1], low(r[m]), p.slope),
-                        finish_value(s[1], bias.of[m & 1], high(r[m]), p.slope));
+          const OfChannel of = bias.of[m & 1];
+          out[m] = finish_pair(sums_of(sums[mt][nb], i, m), of, of, low(r[m]), high(r[m]), p.slope);
         }
         store_matrices_transposed(address, out[0], out[1], out[2], out[3]);
 #pragma unroll

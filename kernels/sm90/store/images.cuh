@@ -55,19 +55,18 @@ struct Results {
         for (int mt = 0; mt < kMBlocks; ++mt) {
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            float value[2];
+            float residual[2] = {};
+            if constexpr (kResidual) {
 #pragma unroll
-            for (int j = 0; j < 2; ++j) {
-              float residual = 0.0f;
-              if constexpr (kResidual) {
+              for (int j = 0; j < 2; ++j) {
                 const int k = k0 + mt * 64 + warp * 16 + half * 8 + lane / 4;
                 const long long channels = static_cast<long long>(first_image + image[j]) * p.k + k;
                 const bool there = inside[j] && k < p.k && first_image + image[j] < image_count;
-                if (there) residual = load_element(p.residual, channels * plane + in_image[j]);
+                if (there) residual[j] = load_element(p.residual, channels * plane + in_image[j]);
               }
-              value[j] = finish_value(sums[mt][nb][i * 4 + half * 2 + j], bias[mt][half], residual, p.slope);
             }
-            const unsigned pair = pack(value[0], value[1]);
+            const unsigned pair = finish_pair(&sums[mt][nb][i * 4 + half * 2], bias[mt][half], bias[mt][half], residual[0],
+                                              residual[1], p.slope);
             if constexpr (kConfig.even_images) {  // pairs lie in one row and aligned
               store_shared_32_if(row[mt][half] + at[0], pair, inside[0]);
             } else {

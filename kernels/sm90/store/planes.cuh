@@ -52,9 +52,7 @@ struct Results {
               bias[j] = load_bias(p, k);
             }
           }
-          const float* s = sums_of(sums[mt][0], i, m);
-          out[m] = pack(finish_value(s[0], bias[0], low(r[m]), p.slope),
-                        finish_value(s[1], bias[1], high(r[m]), p.slope));
+          out[m] = finish_pair(sums_of(sums[mt][0], i, m), bias[0], bias[1], low(r[m]), high(r[m]), p.slope);
         }
         store_planes_rows(address, out);
 #pragma unroll

@@ -59,7 +59,6 @@ struct Results {
         unsigned out[4];
 #pragma unroll
         for (int m = 0; m < 4; ++m) {
-          const float* s = sums_of(sums[mt][nb], i, m);
           float residual[2] = {};
           if constexpr (kResidual) {
             const int pixel = pixel_of(nb, i + further(i, m)) + lane % 4 * 2;
@@ -69,8 +68,8 @@ struct Results {
               residual[j] = at >= 0 ? load_element(p.residual, at) : 0.0f;
             }
           }
-          out[m] = pack(finish_value(s[0], bias.of[m & 1], residual[0], p.slope),
-                        finish_value(s[1], bias.of[m & 1], residual[1], p.slope));
+          const OfChannel of = bias.of[m & 1];
+          out[m] = finish_pair(sums_of(sums[mt][nb], i, m), of, of, residual[0], residual[1], p.slope);
         }
         const int pixel = pixel_of(nb, i + further(i, matrix));
         const int staged_channel = mt * 64 + warp * 16 + (matrix & 1) * 8 + row;

@@ -103,6 +103,7 @@ class KernelConfigText {
     line("bias", c.bias), line("f32_bias", c.f32_bias), line("residual", c.residual),
         line("residual_after", c.residual_after);
     line("gates", c.gates);
+    if (c.relu) line("relu", 1);
     if (c.stats) line("stats", 1);
     if (c.affine) line("affine", 1), line("affine_relu", c.affine_relu), line("affine_pads", c.affine_pads);
     line("pooling", c.pooling == Pooling::max    ? "Pooling::max"
@@ -160,7 +161,8 @@ string activate_function(const Epilogue& e, DType dtype) {
   const Activation activation = call.kind;
   const bool gelu = activation == Activation::gelu && dtype != DType::f32;
   const bool quick =
-      gelu || (dtype != DType::f32 && (activation == Activation::sigmoid || activation == Activation::silu));
+      gelu || activation == Activation::relu ||
+      (dtype != DType::f32 && (activation == Activation::sigmoid || activation == Activation::silu));
   const string numbers = activation == Activation::clip ? fmt::format("{:a}f, {:a}f", call.a, call.b)
                          : quick                        ? "slope"
                                                         : "slope, 0.0f";

@@ -99,6 +99,7 @@ KernelConfig kernel_config(const Tiling& t, const Problem& p) {
         saturated(p.r * p.s * (t.bring == Bring::lines ? lines::kept_blocks(p) : sum_blocks(t, p)));
   c.bias = p.epilogue.bias, c.residual = p.epilogue.residual;
   c.slopes = has_slopes(p);
+  c.relu = activation_of(p.epilogue).kind == Activation::relu;
   c.f32_bias = p.epilogue.bias_element == BiasElement::f32;
   c.residual_after = p.epilogue.residual_order == ResidualOrder::after_activation;
   c.gates = p.training == Training::drelu;
