@@ -4,20 +4,6 @@
 #include "kernels/sm90/tf32.cuh"
 #include "kernels/sm90/words.cuh"
 
-// By 16 bytes a thread, so many times all of them; those that are left a part of them.
-constexpr int kSplitBytes = kPrepareWarps * 32 * 16, kSplitTurns = kSlotBytes / kSplitBytes;
-// A divisor where there is one, or what is left would be written out three times more.
-constexpr int kSplitsAtOnce = kSplitTurns % 4 != 0 && kSplitTurns % 3 == 0 ? 3 : 4;
-
-__device__ __forceinline__ void split_at(unsigned at) {
-  unsigned v[4], low_part[4];
-  load_shared_128(at, v);
-#pragma unroll
-  for (int j = 0; j < 4; ++j) v[j] = round_tf32(v[j], low_part[j]);
-  store_shared_128(at, v);
-  store_shared_128(at + kPartStride, low_part);
-}
-
 // Rounds the pixels of each slot to the matrix units' 10 bits of mantissa and writes the rest to the second
 // part. Elements stay in their places, so the swizzle does not matter.
 __device__ __forceinline__ void split_slots(const Params& p, unsigned slots, Barriers& barriers, int thread) {
@@ -28,10 +14,16 @@ __device__ __forceinline__ void split_slots(const Params& p, unsigned slots, Bar
     const int fills = kPhased ? blocks_of(p, tile) : (span.end - span.first) * (kFlat ? kTaps : 1);
     for (int fill = 0; fill < fills; ++fill) {
       barrier_wait(smem_address(&barriers.slot_full[slot.place]), slot.parity);
-      const unsigned at = slots + slot.place * kSlotStride + thread * 16;
-#pragma unroll kSplitsAtOnce
-      for (int turn = 0; turn < kSplitTurns; ++turn) split_at(at + turn * kSplitBytes);
-      if (thread * 16 < kSlotBytes - kSplitTurns * kSplitBytes) split_at(at + kSplitTurns * kSplitBytes);
+      const unsigned at = slots + slot.place * kSlotStride;
+#pragma unroll 4
+      for (int i = thread * 16; i < kSlotBytes; i += kPrepareWarps * 32 * 16) {
+        unsigned v[4], low_part[4];
+        load_shared_128(at + i, v);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) v[j] = round_tf32(v[j], low_part[j]);
+        store_shared_128(at + i, v);
+        store_shared_128(at + kPartStride + i, low_part);
+      }
       fence_async();
       __syncwarp();
       if (threadIdx.x % 32 == 0) barrier_arrive(smem_address(&barriers.slot_ready[slot.place]));
