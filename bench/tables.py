@@ -8,7 +8,8 @@ measuring, from a store without timings; and `find`, after the candidates were m
 On a GPU the kernels that find will time first (--kernels) are compiled and tried before, on all processors, so that its budget
 goes into timing. --compile does no more than compile them, for --architecture, on a machine that need not have the GPU: into
 BUILD/tables/DEVICE/code.pack, which then is taken.
-What was measured goes to BUILD/tables/DEVICE/ as CSV; --write puts all that is there into a page, and --measure stops before that.
+What was measured goes to BUILD/tables/DEVICE/ as CSV; --write puts all that is there into a page, and --measure makes none;
+at the end each goal stands beside it (bench/goals.py).
 --quick takes two rows a list, briefly: it shows that everything runs, not how fast. --list names the sections.
 """
 import argparse
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 
+import goals
 from table_page import Page, WrittenPage
 from table_sections import sections_of
 
@@ -140,7 +142,8 @@ def main():
     parser.add_argument("--compile", action="store_true", help="compile those, and no more")
     parser.add_argument("--architecture", default="sm_90a")
     parser.add_argument("--measure", action="store_true", help="no page")
-    parser.add_argument("--write", metavar="FILE", help="the page, of what was measured before; lists that were not stay in it as they are")
+    parser.add_argument("--write", metavar="FILE", type=pathlib.Path,
+                        help="the page, of what was measured before; lists that were not stay in it as they are")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     options.build = str((ROOT / options.build).resolve())
@@ -170,14 +173,13 @@ def main():
             measurer.prepare(chosen, options.device, measurer.kernels)
         for section in chosen:
             measurer.measure(section)
-    if not options.measure:
-        page = Page(folder, every)
-        if options.write:
-            path = pathlib.Path(options.write)
-            before = WrittenPage(path.read_text()) if path.exists() else None
-            path.write_text(page.text(options.device, before) + "\n")
-        else:
-            print(page.text(options.device))
+    before = WrittenPage(options.write.read_text()) if options.write and options.write.exists() else None
+    page = Page(folder, every).text(options.device, before)
+    if options.write:
+        options.write.write_text(page + "\n")
+    elif not options.measure:
+        print(page)
+    print(f"\n## Goals\n\n{goals.table(('', page))}")
     return 0
 
 
