@@ -128,9 +128,14 @@ class WrittenPage:
             one, title = heading.split(", ", 1)
             self.lists.setdefault(title, {})[one] = [line for line in rest.splitlines() if line.startswith("|")]
         for line in text.split("\n## ")[1].splitlines():
-            cells = [cell.strip() for cell in line.split("|")[1:-1]]
-            if len(cells) > 2 and cells[0] in self.lists.get(cells[1], {}):
-                self.summary[cells[0], cells[1]] = line
+            columns = columns_of(line)
+            if len(columns) > 2 and columns[0] in self.lists.get(columns[1], {}):
+                self.summary[columns[0], columns[1]] = line
+
+
+def columns_of(line):
+    """Of a line of a table."""
+    return [column.strip() for column in line.split("|")[1:-1]]
 
 
 def relative(row, found):
