@@ -127,6 +127,8 @@ class Measurer:
                 hello = subprocess.run([program], input="", cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
             self.peers[peer] = hello.splitlines()[0].removeprefix("peer 1 ") if hello else ""
             about[f"peer {peer}"] = self.peers[peer] or f"no {peer}, which is not there"
+            if not self.peers[peer]:
+                print(f"bench/tables.py: {program} is not there or cannot run here: no ratios to {peer}", file=sys.stderr)
         (self.folder / "machine.json").write_text(json.dumps(about, indent=1))
 
 
