@@ -55,7 +55,6 @@ Lowering::Lowering(const Graph& graph, const Settings& settings)
       settings_(settings),
       device_(find_device(settings.request.device)),
       trusts_all_(Settled(Problem{}, settings.request).trust == TrustPolicy::all),
-      workers_(settings.engine.planners(device_->info(), std::max(1, settings.request.threads))),
       makers_(producers(graph)),
       located_(graph.values.size()),
       joins_(graph.values.size()),
