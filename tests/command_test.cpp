@@ -150,6 +150,24 @@ TEST_F(Command, InterruptedFindKeepsWhatItLearned) {
   EXPECT_TRUE(trials());
 }
 
+TEST_F(Command, InterruptedCompilersLeaveNoFolder) {
+  const std::string pocl = "/etc/OpenCL/vendors/pocl.icd";
+  if (!std::filesystem::exists(pocl)) GTEST_SKIP() << "PoCL is not here";
+  std::filesystem::create_directory(path("tmp"));
+  environment_ = {{"OCL_ICD_VENDORS", pocl}, {"TMPDIR", path("tmp")}};
+  const pid_t pid =
+      start({"compilers", "--suite", "gfx1010", "--with", "opencl:0", "--csv", path("out.csv")}, "compilers");
+  const auto lines = [&] {
+    const std::string text = read(path("out.csv"));
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  for (int i = 0; i < 1200 && lines() < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(std::filesystem::is_empty(path("tmp")));
+  kill(pid, SIGINT);
+  EXPECT_EQ(wait(pid, "compilers").exit, 130);
+  EXPECT_TRUE(std::filesystem::is_empty(path("tmp")));
+}
+
 TEST_F(Command, RunOnNpyFiles) {
   save("x.npy", {2, 16, 14, 15});
   save("w.npy", {32, 16, 3, 3});
@@ -281,6 +299,8 @@ TEST_F(Command, BadOptions) {
   expect_refused({"store", "clear", "quarantin"}, "nearest is quarantine");
   expect_refused({"store", "export"}, "FILE is missing, see faltung store export --help");
   expect_refused({"compilers", kSmall}, "--with COMPILER is missing");
+  for (const char* option : {"--threads", "--workspace", "--device"})
+    expect_refused({"compilers", kSmall, "--with", "clang:gfx1030", option, "1"}, option);
   expect_refused({"bench"}, "no problem is given");
   expect_refused({"bench", "--lyout", "nhwc"}, "nearest is --layout");
   expect_refused({"devices", "cpu"}, "no argument 'cpu'");
