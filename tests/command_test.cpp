@@ -262,6 +262,9 @@ TEST_F(Command, RunRefusesFilesThatDoNotFit) {
   expect_refused(problem + w + y + Words{"--x", path("x.npy"), "--dtype", "f16"}, "must be f16");
   expect_refused(problem + w + y + Words{"--x", path("x.npy"), "--bias", path("x.npy")}, "has no bias");
   expect_refused(problem + w + Words{"--x", path("x.npy"), "--y", path("none/y.npy")}, "cannot be written");
+  expect_refused(
+      Words{"run", kSmall + ":stats"} + w + y + Words{"--x", path("x.npy"), "--sums", path("./y.npy")},
+      "--y " + path("y.npy") + " and --sums " + path("./y.npy") + " are one file");
   EXPECT_FALSE(std::filesystem::exists(path("y.npy")));
 }
 
@@ -311,6 +314,7 @@ TEST_F(Command, BadOptions) {
   expect_refused({"bench", kSmall, "--epilogue", "bias,rleu"}, "relu");
   expect_refused({"bench", kSmall, "--kernel", "winogradcpu/f4x4"}, "nearest is winograd_cpu");
   expect_refused({"bench", kSmall, "--device", "cuda:7"}, "no device 'cuda:7'");
+  expect_refused({"find", kSmall, "--device", "nki:trn2"}, "faltung: nki:trn2 runs nothing here");
   expect_refused({"bench", kSmall, "--vs", "onedn"}, "no peer 'onedn'");
   expect_refused({"bench", kSmall, "--batch", "0"}, "--batch");
   expect_refused({"bench", kSmall, "--batch", "4x"}, "--batch");

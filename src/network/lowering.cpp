@@ -328,7 +328,7 @@ void Lowering::lower_all() {
   }
   if (count > 0)
     throw Error(Status::unsupported,
-                fmt::format("{} nodes cannot be scheduled{}: {}", count,
+                fmt::format("{} node{} cannot be scheduled{}: {}", count, count == 1 ? "" : "s",
                             on_gpu() ? " (FALTUNG_TRUST=all uses what is not proven)" : "", lacking));
 }
 
