@@ -150,6 +150,24 @@ TEST_F(Command, InterruptedFindKeepsWhatItLearned) {
   EXPECT_TRUE(trials());
 }
 
+TEST_F(Command, InterruptedCompilersLeaveNoFolder) {
+  const std::string pocl = "/etc/OpenCL/vendors/pocl.icd";
+  if (!std::filesystem::exists(pocl)) GTEST_SKIP() << "PoCL is not here";
+  std::filesystem::create_directory(path("tmp"));
+  environment_ = {{"OCL_ICD_VENDORS", pocl}, {"TMPDIR", path("tmp")}};
+  const pid_t pid =
+      start({"compilers", "--suite", "gfx1010", "--with", "opencl:0", "--csv", path("out.csv")}, "compilers");
+  const auto lines = [&] {
+    const std::string text = read(path("out.csv"));
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  for (int i = 0; i < 1200 && lines() < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(std::filesystem::is_empty(path("tmp")));
+  kill(pid, SIGINT);
+  EXPECT_EQ(wait(pid, "compilers").exit, 130);
+  EXPECT_TRUE(std::filesystem::is_empty(path("tmp")));
+}
+
 TEST_F(Command, RunOnNpyFiles) {
   save("x.npy", {2, 16, 14, 15});
   save("w.npy", {32, 16, 3, 3});
@@ -244,6 +262,9 @@ TEST_F(Command, RunRefusesFilesThatDoNotFit) {
   expect_refused(problem + w + y + Words{"--x", path("x.npy"), "--dtype", "f16"}, "must be f16");
   expect_refused(problem + w + y + Words{"--x", path("x.npy"), "--bias", path("x.npy")}, "has no bias");
   expect_refused(problem + w + Words{"--x", path("x.npy"), "--y", path("none/y.npy")}, "cannot be written");
+  expect_refused(
+      Words{"run", kSmall + ":stats"} + w + y + Words{"--x", path("x.npy"), "--sums", path("./y.npy")},
+      "--y " + path("y.npy") + " and --sums " + path("./y.npy") + " are one file");
   EXPECT_FALSE(std::filesystem::exists(path("y.npy")));
 }
 
@@ -281,6 +302,8 @@ TEST_F(Command, BadOptions) {
   expect_refused({"store", "clear", "quarantin"}, "nearest is quarantine");
   expect_refused({"store", "export"}, "FILE is missing, see faltung store export --help");
   expect_refused({"compilers", kSmall}, "--with COMPILER is missing");
+  for (const char* option : {"--threads", "--workspace", "--device"})
+    expect_refused({"compilers", kSmall, "--with", "clang:gfx1030", option, "1"}, option);
   expect_refused({"bench"}, "no problem is given");
   expect_refused({"bench", "--lyout", "nhwc"}, "nearest is --layout");
   expect_refused({"devices", "cpu"}, "no argument 'cpu'");
@@ -291,6 +314,7 @@ TEST_F(Command, BadOptions) {
   expect_refused({"bench", kSmall, "--epilogue", "bias,rleu"}, "relu");
   expect_refused({"bench", kSmall, "--kernel", "winogradcpu/f4x4"}, "nearest is winograd_cpu");
   expect_refused({"bench", kSmall, "--device", "cuda:7"}, "no device 'cuda:7'");
+  expect_refused({"find", kSmall, "--device", "nki:trn2"}, "faltung: nki:trn2 runs nothing here");
   expect_refused({"bench", kSmall, "--vs", "onedn"}, "no peer 'onedn'");
   expect_refused({"bench", kSmall, "--batch", "0"}, "--batch");
   expect_refused({"bench", kSmall, "--batch", "4x"}, "--batch");

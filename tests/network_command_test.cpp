@@ -100,6 +100,10 @@ TEST_F(NetworkCommand, WhatIsMistypedIsNamed) {
   expect_refused("run net.onnx --dtype f16" + sized, "on the CPU networks compute in f32");
   expect_refused("run net.onnx --keep-f32 z" + sized, "the network has no tensor 'z' to keep in f32");
   expect_refused("run net.onnx --device gpu" + sized, "no device 'gpu' here");
+  expect_refused("run net.onnx --device nki:trn2" + sized, "faltung: nki:trn2 runs nothing here");
+  expect_refused("run net.onnx --output y=y.npy --output y=./y.npy" + sized,
+                 "--output y=y.npy and --output y=./y.npy are one file");
+  EXPECT_FALSE(fs::exists(path("y.npy")));
   expect_refused("rnu net.onnx", "the nearest is run");
 }
 
@@ -111,6 +115,17 @@ TEST_F(NetworkCommand, WhatIsNoNetworkIsRefused) {
   expect_refused("run .", "it is no regular file");
   expect_refused("run /dev/zero", "it is no regular file");
   expect_refused("run nothing.onnx", "No such file");
+}
+
+TEST_F(NetworkCommand, WhatCannotBeScheduledIsNamed) {
+  onnx::ModelText model;
+  model.add_input("x", {1, 4, 6, 5});
+  model.add_input("w", {8, 4, 3, 3});
+  model.add({"Conv", {"x", "w"}, {"y"}, {}, ""});
+  model.add_output("y");
+  write("open.onnx", model.bytes());
+  expect_refused("run open.onnx",
+                 "faltung: 1 node cannot be scheduled: Conv 'y': weights that are not constant");
 }
 
 TEST_F(NetworkCommand, AFullDiskIsNoSuccess) {

@@ -60,6 +60,15 @@ TEST_F(PrepareCommand, AWarningOfAllThreadsIsSaidOnce) {
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
 }
 
+TEST_F(PrepareCommand, AnArchitectureThatIsNoneIsSaidOnce) {
+  if (Nvrtc::get() == nullptr) GTEST_SKIP() << Nvrtc::missing();
+  for (const std::string none : {"sm_77", "sm_80a", "sm_"}) {
+    for (const Words& words : {Words{"prepare", kSmall, "--device", "nvrtc:" + none},
+                               Words{"compilers", kSmall, "--with", "nvrtc:" + none}})
+      expect_refused(words, "does not compile for " + none + "; it does for ");
+  }
+}
+
 TEST_F(PrepareCommand, AListOfAnyNamesIsAList) {
   write(path("my,list.csv"), "name,problem\n\"a,b \"\"c\"\"\"," + kSmall + "\n");
   const Result result = shell("prepare --suite ./my,list.csv --problems");

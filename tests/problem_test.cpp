@@ -247,6 +247,26 @@ TEST(Problem, PhasesOfStrides) {
               HasSubstr("strides so large make more than 16384 sums"));
 }
 
+TEST(Problem, AnUnusedStrideIsTheSmallestThatLeavesOneOutput) {
+  const auto expect = [](const char* text, const char* shortened) {
+    const Problem p = parse_problem(text), q = without_unused_strides(p);
+    EXPECT_EQ(to_string(q), to_string(parse_problem(shortened)));
+    EXPECT_NO_THROW(validate(q)) << text;
+    for (const Tensor tensor : {Tensor::x, Tensor::w, Tensor::y})
+      EXPECT_EQ(sizes(q, tensor), sizes(p, tensor));
+  };
+  expect("fwd:n1c8h9w9k8r3s3:pad1:st1000000000", "fwd:n1c8h9w9k8r3s3:pad1:st9");
+  expect("bwd_w:n1c8h9w9k8r3s3:pad1:st10", "bwd_w:n1c8h9w9k8r3s3:pad1:st9");
+  expect("fwd:n1c8h9w9k8r3s3:dil4:st5", "fwd:n1c8h9w9k8r3s3:dil4");
+  expect("fwd:n1c8h9w16k8r9s3:st9x2", "fwd:n1c8h9w16k8r9s3:st1x2");
+  expect("fwd:n1c8w16k8s3:st20", "fwd:n1c8w16k8s3:st14");
+  expect("fwd:n1c8d4h9w9k8t4r3s3:st3x2x2", "fwd:n1c8d4h9w9k8t4r3s3:st1x2x2");
+  expect("bwd_d:n1c8h1w9k8r3s3:transposed:st4:outpad2", "bwd_d:n1c8h1w9k8r3s3:transposed:st3x4:outpad2");
+  for (const char* used : {"fwd:n1c8h9w9k8r3s3:pad1:st8", "bwd_d:n1c8h9w9k8r3s3:pad1:st1000",
+                           "fwd:n1c8h1w1k8r3s3:transposed:st4"})
+    expect(used, used);
+}
+
 TEST(Problem, TouchedPixelsOfTheLargestRowsAreCountedAtOnce) {
   const auto share = [](const char* text) {
     const Problem p = parse_problem(text);

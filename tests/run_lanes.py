@@ -1,7 +1,6 @@
 """A kernel of tests/lanes/ on the CPU, compiled for each case and run: it ends well where its results are exactly those of plain loops."""
 import functools
 import pathlib
-import shutil
 import subprocess
 import tempfile
 
@@ -13,9 +12,7 @@ COMPILE = ["g++", "-std=c++20", "-O1", "-w", "-pthread", f"-I{TREE}/tests/lanes"
 def precompiled():
     """The folder that has what every case includes, for as long as this process lives."""
     folder = tempfile.TemporaryDirectory()
-    # The text beside it, for a case whose constants are names that it has: the compiler takes that then.
-    header = shutil.copy(TREE / "tests/lanes/precompiled.hpp", folder.name)
-    subprocess.run([*COMPILE, "-x", "c++-header", header, "-o", f"{header}.gch"], check=True)
+    subprocess.run([*COMPILE, "-x", "c++-header", f"{TREE}/tests/lanes/precompiled.hpp", "-o", f"{folder.name}/precompiled.hpp.gch"], check=True)
     return folder
 
 
@@ -25,14 +22,16 @@ def expect_exact(test, kernel, cases, constants, opencl=None):
     with tempfile.TemporaryDirectory() as folder:
         for number, case in enumerate(cases):
             program = pathlib.Path(folder) / f"case{number}"
-            defines = [f"-D{name}={value}" for name, value in constants(case).items()]
+            # Defined behind what is compiled once, which has some of their names: K, V.
+            defines = pathlib.Path(f"{program}.h")
+            defines.write_text("".join(f"#define {name} {value}\n" for name, value in constants(case).items()))
             objects = []
             if opencl is not None:
                 objects = [f"{program}.o"]
                 subprocess.run(["clang-19", "-x", "cl", "-cl-std=CL1.2", "-D__OPENCL_VERSION__=120", "-target", "x86_64-linux-gnu", "-O1", "-w",
-                                f"-I{TREE}/tests/lanes", f"-I{TREE}", *defines, "-include", f"{TREE}/kernels/gpu/opencl.h", "-c",
+                                f"-I{TREE}/tests/lanes", f"-I{TREE}", "-include", defines, "-include", f"{TREE}/kernels/gpu/opencl.h", "-c",
                                 f"{TREE}/kernels/gpu/{opencl}", "-o", *objects], check=True)
-            subprocess.run([*COMPILE, "-include", f"{precompiled().name}/precompiled.hpp", *defines,
+            subprocess.run([*COMPILE, "-include", f"{precompiled().name}/precompiled.hpp", "-include", defines,
                             f"{TREE}/tests/lanes/{kernel}.cpp", *objects, "-o", program], check=True)
             ran = subprocess.run([program], capture_output=True, text=True, timeout=300)
             with test.subTest(case=case):

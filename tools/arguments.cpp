@@ -84,8 +84,7 @@ void Arguments::add_problems(const Command& command) {
 void Arguments::add_choices(const Command& command) {
   command.option("--device", device_, "Where to run; see faltung devices").type("ID").shows_default();
   command.option("--threads", threads_, "CPU threads; every processor unless given").type("N");
-  command.option("--kernel", only_, "Only kernels that match, e.g. 'winograd*'; repeatable").type("PATTERN");
-  command.option("--skip", skip_, "No kernels that match; repeatable").type("PATTERN");
+  add_patterns(command);
   command.option("--workspace", workspace_, "The most workspace a kernel may use")
       .type("BYTES")
       .shows_default();
@@ -93,6 +92,11 @@ void Arguments::add_choices(const Command& command) {
       command.flag("--deterministic", deterministic_, "The same bits from every run (the default)");
   command.flag("--nondeterministic", nondeterministic_, "Kernels whose bits vary from run to run may be used")
       .excludes(yes);
+}
+
+void Arguments::add_patterns(const Command& command) {
+  command.option("--kernel", only_, "Only kernels that match, e.g. 'winograd*'; repeatable").type("PATTERN");
+  command.option("--skip", skip_, "No kernels that match; repeatable").type("PATTERN");
 }
 
 void Arguments::add_seed(const Command& command) {

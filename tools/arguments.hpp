@@ -29,6 +29,7 @@ class Arguments {
   // Declares the options on a subcommand.
   void add_problems(const Command& command);
   void add_choices(const Command& command);
+  void add_patterns(const Command& command);  // of them those that name kernels
   void add_seed(const Command& command);
 
   // Every problem, overrides applied, validated. Throws Error that names the row.

@@ -17,6 +17,7 @@
 #include "src/problem/text.hpp"
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
+#include "tools/live.hpp"
 #include "tools/report.hpp"
 
 namespace faltung::tools {
@@ -106,10 +107,11 @@ class Compilers {
       for (const auto& algorithm : registry()) {
         if (algorithm->device_kind() == "gpu") compile(row, *algorithm);
       }
+      if (interrupted()) break;
     }
     summary();
     options_.machine.close();
-    return 0;
+    return interrupted() ? 130 : 0;
   }
 
  private:
@@ -151,7 +153,10 @@ class Compilers {
   void compile(const Row& row, const Algorithm& algorithm) {
     for (const std::string& config : configs(row, algorithm)) {
       std::vector<double> run_ms;
-      for (Account& account : accounts_) run_ms.push_back(compile(row, algorithm, config, account));
+      for (Account& account : accounts_) {
+        if (interrupted()) return;
+        run_ms.push_back(compile(row, algorithm, config, account));
+      }
       // What one of them could not run would make their totals incomparable.
       bool all = true;
       for (std::size_t i = 0; i < accounts_.size(); ++i) all = all && (run_ms[i] >= 0 || !accounts_[i].runs);
@@ -176,6 +181,7 @@ class Compilers {
       if (account.runs) times = run(row, plan, account);
     } catch (const Error& error) {
       if (error.status() == Status::unsupported) return -1;  // by a compiler that is no device
+      if (interrupted()) return -1;                          // as its compiler was
       ++account.failed;
       if (talks()) fmt::print("{} on {}: {}\n", kernel, id, one_line(error.what()));
       return -1;
@@ -299,7 +305,7 @@ class Compilers {
 void declare_compilers(const Command& command) {
   const auto options = std::make_shared<CompilersOptions>();
   options->arguments.add_problems(command);
-  options->arguments.add_choices(command);
+  options->arguments.add_patterns(command);
   options->arguments.add_seed(command);
   command
       .option("--with", options->compilers,
@@ -310,7 +316,10 @@ void declare_compilers(const Command& command) {
       .required();
   command.flag("--all-configs", options->all_configs, "Every config, not each algorithm's first alone");
   options->machine.add_options(command);
-  command.runs([options] { return Compilers(*options).run(); });
+  command.runs([options] {
+    catch_interrupts();  // before there is a folder, which goes when the run ends
+    return Compilers(*options).run();
+  });
 }
 
 const Subcommand kCompilers("compilers", "What compilers make of the same kernels, side by side",

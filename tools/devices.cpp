@@ -26,9 +26,9 @@ std::string joined(const std::vector<std::string>& words) {
 std::vector<std::string> device_columns() {
   std::vector<std::string> all = {"device",       "kind",        "description", "units",  "threads",
                                   "memory_bytes", "cache_bytes", "features",    "driver", "key"};
-  for (const NamedRate& rate : kCeilingRates) all.push_back(std::string(rate.name) + "_gflops");
+  for (const NamedRate& rate : kCeilingRates) all.push_back(rate.gflops_name());
   all.push_back("copy_gbps");
-  for (const NamedRate& rate : kCeilingRates) all.push_back(std::string(rate.name) + "_mhz");
+  for (const NamedRate& rate : kCeilingRates) all.push_back(rate.mhz_name());
   return all;
 }
 

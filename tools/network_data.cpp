@@ -11,6 +11,7 @@
 #include "src/problem/npy.hpp"
 #include "src/problem/text.hpp"
 #include "tools/arguments.hpp"
+#include "tools/report.hpp"
 #include "tools/units.hpp"
 
 namespace faltung::tools {
@@ -165,6 +166,10 @@ void NetworkBuffers::read(const std::vector<NamedArray>& arrays) {
 }
 
 void NetworkBuffers::write(const std::vector<std::string>& texts) const {
+  std::vector<OutputFile> files;
+  for (const std::string& text : texts)
+    files.push_back({"--output " + text, split_assignment("--output", text).value});
+  check_apart(files);
   for (const std::string& text : texts) {
     const Assignment a = split_assignment("--output", text);
     const std::size_t i = find("--output", a.name);

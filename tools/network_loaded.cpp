@@ -54,6 +54,9 @@ NetworkRequest request_of(const NetworkOptions& options) {
 
 LoadedNetwork::LoadedNetwork(const NetworkOptions& options) : request(request_of(options)) {
   print_warnings(engine);
+  // One that runs nothing says so before anything is planned for it.
+  if (const std::shared_ptr<Device> there = find_device(options.device); !there->runs())
+    there->synchronize({});
   const auto begin = std::chrono::steady_clock::now();
   network.emplace(engine, options.model, request);
   load_ms = ms_since(begin);

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "faltung/faltung.hpp"
@@ -83,6 +85,22 @@ std::string one_line(const std::string& message) {
 
 void print_warning(const std::string& message) {
   fmt::print(stderr, "faltung: warning: {}\n", one_line(message));
+}
+
+void check_apart(const std::vector<OutputFile>& outputs) {
+  namespace fs = std::filesystem;
+  std::map<fs::path, const OutputFile*> known;
+  for (const OutputFile& output : outputs) {
+    std::error_code error;
+    if (fs::exists(output.file, error) && !fs::is_regular_file(output.file, error))
+      continue;  // a device takes all
+    const fs::path place = fs::weakly_canonical(fs::absolute(output.file, error), error);
+    if (error) continue;  // which is told when it is written
+    const auto [other, is_new] = known.emplace(place, &output);
+    if (is_new) continue;
+    throw Error(Status::bad_problem,
+                fmt::format("{} and {} are one file; give each its own", other->second->asked, output.asked));
+  }
 }
 
 void print_warnings(Engine& engine) { engine.on_warning(print_warning); }

@@ -31,6 +31,13 @@ std::string one_line(const std::string& message);
 void print_warning(const std::string& message);
 void print_warnings(Engine& engine);
 
+// An output that was asked for, as --sums y.npy.
+struct OutputFile {
+  std::string asked, file;
+};
+// Throws Error(bad_problem) where two are one file.
+void check_apart(const std::vector<OutputFile>& outputs);
+
 // A table whose rows appear as they come.
 class Table {
  public:

@@ -111,6 +111,8 @@ int run(const RunCommandOptions& options) {
   }
   if (sums_of_channel(p) > 0 && options.sums.empty())
     throw Error(Status::bad_problem, fmt::format("{} writes sums; give --sums FILE.npy", to_string(p)));
+  if (!options.sums.empty())
+    check_apart({{fmt::format("--{} {}", name, file), file}, {"--sums " + options.sums, options.sums}});
   const Inputs inputs(p, options);
 
   Engine engine;

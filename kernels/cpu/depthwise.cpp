@@ -98,10 +98,8 @@ DepthwisePass make_depthwise_pass(const Problem& p, DepthwiseWay way) {
   pass.problem = p;
   pass.multiplier = p.k / p.c;
   if (p.direction == Direction::forward) {
-    // From one output alone there is no way to the next: what lies on it is not staged.
-    const auto step = [](i64 count, i64 stride) { return count == 1 ? 1 : stride; };
-    pass.rows = forward_slides(p.h, p.p(), p.r, step(p.p(), p.stride_h), p.dilation_h, p.pad_top);
-    pass.columns = forward_slides(p.w, p.q(), p.s, step(p.q(), p.stride_w), p.dilation_w, p.pad_left);
+    pass.rows = forward_slides(p.h, p.p(), p.r, p.stride_h, p.dilation_h, p.pad_top);
+    pass.columns = forward_slides(p.w, p.q(), p.s, p.stride_w, p.dilation_w, p.pad_left);
     pass.in_channels = p.c, pass.in_h = p.h, pass.in_w = p.w;
     pass.out_channels = p.k, pass.out_h = p.p(), pass.out_w = p.q();
   } else {

@@ -51,14 +51,14 @@ void known_channels(const WeightsRow<kType>& row, i64 channel, std::size_t lanes
   const auto* x = row.x + top * p.w * p.c + channel;
   // What the next row will read beyond this one's lies far apart: no prefetcher follows it.
   const i64 below = top + (kR - 1) * p.dilation_h + 1;
-  const i64 fetched = std::clamp<i64>(p.h - below, 0, p.stride_h), step = std::min(p.stride_w, p.w);
+  const i64 fetched = std::clamp<i64>(p.h - below, 0, p.stride_h);
   const auto* const next = row.x + std::max<i64>(0, below) * p.w * p.c + channel;
   for (i64 q = 0; q < columns; ++q) {
     const V g = load_lanes<kType, kPart>(row.dy + q * p.k + channel, lanes);
     if (row.row + 1 < p.p()) __builtin_prefetch(row.dy + (columns + q) * p.k + channel, 0, 2);
     const i64 left = q * p.stride_w - p.pad_left;
     for (i64 i = 0; i < fetched; ++i) {
-      for (i64 j = 0; j < step; ++j)
+      for (i64 j = 0; j < p.stride_w; ++j)
         __builtin_prefetch(next + (i * p.w + std::min(q * p.stride_w + j, p.w - 1)) * p.c, 0, 2);
     }
 #pragma GCC unroll 8

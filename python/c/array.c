@@ -56,6 +56,7 @@ typedef struct {
   PyTypeObject* type;
   const DLExchangeApi* api;
   PyObject* is_neg; /* its method, or NULL */
+  int is_masked;    /* whether it is numpy.ma's, which alone has such a method */
 } Seen;
 
 static const Seen* seen_type(PyObject* object) {
@@ -75,11 +76,14 @@ static const Seen* seen_type(PyObject* object) {
   Py_XDECREF(capsule);
   PyObject* is_neg = PyObject_GetAttrString((PyObject*)type, "is_neg");
   PyErr_Clear();
+  PyObject* harden_mask = PyObject_GetAttrString((PyObject*)type, "harden_mask");
+  PyErr_Clear();
+  Py_XDECREF(harden_mask);
   Seen* to = &seen[oldest++ % 4];
   Py_INCREF(type);
   Py_XDECREF(to->type);
   Py_XDECREF(to->is_neg);
-  *to = (Seen){type, api, is_neg};
+  *to = (Seen){type, api, is_neg, harden_mask != NULL};
   return to;
 }
 
@@ -215,6 +219,10 @@ int read_array(PyObject* object, const char* what, void** stream, Array* array) 
     return raise_bad_problem(
         "%s has PyTorch's negative bit: its memory holds the opposite numbers; give %s.resolve_neg()", what,
         what);
+  }
+  if (seen_type(object)->is_masked) {
+    return raise_bad_problem(
+        "%s is a masked array, whose mask would be passed over; give what its filled() makes", what);
   }
   const DLExchangeApi* api = exchange_api(object);
   if (api != NULL && api->tensor_from_object != NULL) {

@@ -43,7 +43,7 @@ def as_array(given):
 def locate(array, what, stream=None):
     """what: its name in messages. stream: the address of that on which it will be used; libraries that have __dlpack__ alone let it wait
     for what they have begun."""
-    if isinstance(array, np.ndarray):
+    if isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray):
         flags = array.flags
         return Located(array, "numpy", array.ctypes.data, array.shape, flags.c_contiguous and flags.aligned, name_of(array.dtype), "cpu",
                        flags.writeable)

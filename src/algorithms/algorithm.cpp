@@ -32,8 +32,9 @@ Problem without_pool(Problem p) {
 }  // namespace
 
 struct Algorithm::Question {
-  const Problem& asked;
+  const Problem& given;  // as it is said
   const Target& target;
+  Problem asked;      // without unused strides: what kernels are made of
   Problem untrained;  // what is asked without what training adds, x's scale and shift among it
   std::optional<Rewriting> rewriting;
 
@@ -52,8 +53,9 @@ struct Algorithm::Question {
   }
 };
 
-Algorithm::Question Algorithm::question(const Problem& asked, const Target& target) const {
-  Question q{asked, target, without_affine(without_training(asked)), std::nullopt};
+Algorithm::Question Algorithm::question(const Problem& given, const Target& target) const {
+  const Problem asked = without_unused_strides(given);
+  Question q{given, target, asked, without_affine(without_training(asked)), std::nullopt};
   if (!is_plain(asked) && !is_native(asked)) q.rewriting.emplace(*this, without_pool(q.untrained), target);
   return q;
 }
@@ -140,7 +142,7 @@ Candidate Algorithm::candidate(const Problem& asked, const Maker& maker, const T
 void Algorithm::require_support(const Question& q) const {
   if (const Support support = supports(q); !support.yes) {
     throw Error(Status::unsupported,
-                std::string(name()) + " does not compute " + to_string(q.asked) + ": " + support.why);
+                std::string(name()) + " does not compute " + to_string(q.given) + ": " + support.why);
   }
 }
 

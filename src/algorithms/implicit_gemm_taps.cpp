@@ -19,13 +19,7 @@ TapConvolution taps_of(const Problem& p, const Rewrite& rewrite, const Slide& de
   TapConvolution t{};
   t.groups = q.groups, t.in_channels = q.c / q.groups, t.out_channels = q.k / q.groups;
   t.rows = t.image_rows = q.p(), t.columns = q.q(), t.depths = depth.count;
-  // From one row alone there is no way to the next: what lies on it is not staged.
-  const auto step = [](i64 count, i64 stride, i64 beyond) {
-    return count == 1 ? std::min(stride, beyond) : stride;
-  };
-  t.step_h = step(t.rows, q.stride_h, q.h + q.dilation_h * q.r);
-  t.step_w = step(t.columns, q.stride_w, q.w + q.dilation_w * q.s);
-  t.step_d = depth.stride;
+  t.step_h = q.stride_h, t.step_w = q.stride_w, t.step_d = depth.stride;
   t.out_h0 = rewrite.y.start[kAxisH], t.out_w0 = rewrite.y.start[kAxisW], t.out_d0 = depth.first;
   t.out_step_h = rewrite.y.digits[kAxisH].front().step, t.out_step_w = rewrite.y.digits[kAxisW].front().step;
   t.out_step_d = depth.step;

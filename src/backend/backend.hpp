@@ -37,6 +37,9 @@ struct Ceilings {
 struct NamedRate {
   const char* name;
   Rate Ceilings::*rate;
+  // Of its numbers, in records and in tables.
+  std::string gflops_name() const { return std::string(name) + "_gflops"; }
+  std::string mhz_name() const { return std::string(name) + "_mhz"; }
 };
 inline constexpr NamedRate kCeilingRates[] = {
     {"f32", &Ceilings::f32}, {"tf32", &Ceilings::tf32}, {"f16", &Ceilings::f16}, {"bf16", &Ceilings::bf16}};

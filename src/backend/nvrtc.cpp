@@ -1,9 +1,10 @@
 #include "src/backend/nvrtc.hpp"
 
+#include <algorithm>
 #include <cstdlib>
-#include <vector>
 
 #include "src/backend/library_search.hpp"
+#include "src/backend/nvidia_features.hpp"
 
 #include <dlfcn.h>
 
@@ -30,6 +31,17 @@ void* open_nvrtc() {
   return handle;
 }
 
+// Compute capabilities, as 90; none of a library that does not say.
+std::vector<int> supported(void* library) {
+  using Function = int (*)(int*);
+  const auto count = reinterpret_cast<Function>(dlsym(library, "nvrtcGetNumSupportedArchs"));
+  const auto list = reinterpret_cast<Function>(dlsym(library, "nvrtcGetSupportedArchs"));
+  int number = 0;
+  if (count == nullptr || list == nullptr || count(&number) != 0) return {};
+  std::vector<int> all(static_cast<std::size_t>(number));
+  return list(all.data()) == 0 ? all : std::vector<int>();
+}
+
 }  // namespace
 
 const Nvrtc* Nvrtc::get() {
@@ -43,12 +55,26 @@ const Nvrtc* Nvrtc::get() {
     }
     nvrtc.compiler_.name = "NVRTC", nvrtc.compiler_.ending = ".cu";
     nvrtc.version_ = nvrtc.compiler_.version();
+    nvrtc.capabilities_ = supported(library);
     return &nvrtc;
   }();
   return instance;
 }
 
 const std::string& Nvrtc::missing() { return missing_text(); }
+
+void Nvrtc::check(const std::string& architecture) const {
+  if (capabilities_.empty()) return;
+  const int capability = nvidia_capability(architecture);
+  const std::string name = "sm_" + std::to_string(capability);
+  const bool is_name = architecture == name || (architecture == name + "a" && capability >= 90) ||
+                       (architecture == name + "f" && capability >= 100);
+  if (is_name && std::ranges::count(capabilities_, capability) > 0) return;
+  std::string known;
+  for (const int one : capabilities_) known += (known.empty() ? "sm_" : ", sm_") + std::to_string(one);
+  throw Error(Status::unsupported, "NVRTC " + version_ + " does not compile for " + architecture +
+                                       "; it does for " + known + ", and FALTUNG_NVRTC may name another");
+}
 
 Binary Nvrtc::compile(const KernelSource& source, const std::string& architecture) const {
   // NVRTC 13 dropped Volta, and says of it only that the option is not valid.

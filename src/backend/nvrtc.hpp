@@ -4,6 +4,7 @@
 #define FALTUNG_SRC_BACKEND_NVRTC_HPP_
 
 #include <string>
+#include <vector>
 
 #include "src/backend/runtime_compiler.hpp"
 
@@ -17,6 +18,9 @@ class Nvrtc {
   static const std::string& missing();
 
   const std::string& version() const { return version_; }  // e.g. 13.0
+  // Throws Error(unsupported) for an architecture that it does not compile for, where it says for which it
+  // does (CUDA 11.2 and up).
+  void check(const std::string& architecture) const;
   // What machine code of one architecture depends on beside the source: the same with every GPU and driver.
   std::string code_key(const std::string& architecture) const {
     return "cuda-" + architecture + "-nvrtc" + version_;
@@ -30,6 +34,7 @@ class Nvrtc {
 
   RuntimeCompiler compiler_;
   std::string version_;
+  std::vector<int> capabilities_;  // that it says; perhaps none
 };
 
 }  // namespace faltung

@@ -37,6 +37,7 @@ class NvrtcCompiler : public OfflineCompiler {
   explicit NvrtcCompiler(const std::string& architecture)
       : OfflineCompiler("nvrtc:" + architecture), architecture_(architecture) {
     if (Nvrtc::get() == nullptr) throw Error(Status::unsupported, Nvrtc::missing());
+    Nvrtc::get()->check(architecture);
     info_.units = 132;
     info_.local_bytes = 48 << 10;
     info_.dialect = "cuda";

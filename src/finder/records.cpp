@@ -21,8 +21,6 @@ std::string device_key(const DeviceInfo& device, int threads) {
 
 // Of a record of ceilings.
 constexpr const char* kCopy = "copy_gbps";
-std::string gflops_of(const char* rate) { return std::string(rate) + "_gflops"; }
-std::string mhz_of(const char* rate) { return std::string(rate) + "_mhz"; }
 
 void sort(std::vector<Report>& all) {
   std::stable_sort(all.begin(), all.end(), [](const Report& a, const Report& b) { return a.ms < b.ms; });
@@ -91,9 +89,8 @@ std::optional<Ceilings> load_ceilings(const Store& store, const DeviceInfo& devi
   try {
     const Json json = Json::parse(*payload);
     Ceilings c;
-    for (const auto& [name, rate] : kCeilingRates) {
-      c.*rate = {json.at(gflops_of(name)), json.value(mhz_of(name), 0.0)};
-    }
+    for (const NamedRate& rate : kCeilingRates)
+      c.*rate.rate = {json.at(rate.gflops_name()), json.value(rate.mhz_name(), 0.0)};
     c.copy_gbps = json.at(kCopy);
     return c;
   } catch (const Json::exception&) {
@@ -103,9 +100,9 @@ std::optional<Ceilings> load_ceilings(const Store& store, const DeviceInfo& devi
 
 void save_ceilings(Store& store, const DeviceInfo& device, int threads, const Ceilings& c) {
   Json json = {{kCopy, c.copy_gbps}};
-  for (const auto& [name, rate] : kCeilingRates) {
-    json[gflops_of(name)] = (c.*rate).gflops;
-    json[mhz_of(name)] = (c.*rate).mhz;
+  for (const NamedRate& rate : kCeilingRates) {
+    json[rate.gflops_name()] = (c.*rate.rate).gflops;
+    json[rate.mhz_name()] = (c.*rate.rate).mhz;
   }
   store.put(kCeilings, device_key(device, threads), json.dump());
 }

@@ -13,14 +13,14 @@
 namespace faltung {
 namespace {
 
-// Those of the request and of the variable; each may be a list with commas.
-std::vector<std::string> all_patterns(const std::vector<std::string>& given, const char* variable) {
+// Those of the request and of the variable, which are lists with commas.
+std::vector<std::string> all_patterns(std::vector<std::string> lists, const char* variable) {
+  lists.push_back(environment(variable));
   std::vector<std::string> all;
-  for (const std::string& list : given) {
-    for (const std::string& part : split(list, ',')) all.emplace_back(trim(part));
-  }
-  for (const std::string& part : split(environment(variable), ',')) {
-    if (!trim(part).empty()) all.emplace_back(trim(part));
+  for (const std::string& list : lists) {
+    for (const std::string& part : split(list, ',')) {
+      if (!trim(part).empty()) all.emplace_back(trim(part));
+    }
   }
   return all;
 }

@@ -55,7 +55,6 @@ Lowering::Lowering(const Graph& graph, const Settings& settings)
       settings_(settings),
       device_(find_device(settings.request.device)),
       trusts_all_(Settled(Problem{}, settings.request).trust == TrustPolicy::all),
-      workers_(settings.engine.planners(device_->info(), std::max(1, settings.request.threads))),
       makers_(producers(graph)),
       located_(graph.values.size()),
       joins_(graph.values.size()),
@@ -329,7 +328,7 @@ void Lowering::lower_all() {
   }
   if (count > 0)
     throw Error(Status::unsupported,
-                fmt::format("{} nodes cannot be scheduled{}: {}", count,
+                fmt::format("{} node{} cannot be scheduled{}: {}", count, count == 1 ? "" : "s",
                             on_gpu() ? " (FALTUNG_TRUST=all uses what is not proven)" : "", lacking));
 }
 

@@ -59,6 +59,7 @@ class Lowering {
     EngineImpl& engine;
     Request request;
     Weights& weights;
+    std::shared_ptr<const Parallel> planners;  // EngineImpl::planners
     Math math = Math::f32;
     bool choose_layouts = true;  // else nchw throughout
     bool fuse_chains = true;     // elementwise nodes, else one step each
@@ -214,8 +215,7 @@ class Lowering {
   const Graph& graph_;
   Settings settings_;
   std::shared_ptr<Device> device_;
-  bool trusts_all_;  // also kernels that no GPU has shown right
-  std::shared_ptr<const Parallel> workers_;
+  bool trusts_all_;                // also kernels that no GPU has shown right
   const std::vector<int> makers_;  // by value: the node that makes it, or -1
   std::vector<Located> located_;
   std::vector<Join> joins_;            // by value

@@ -230,12 +230,12 @@ std::shared_ptr<const Parallel> NetworkImpl::planners() {
   return engine_.planners(find_device(request_.request.device)->info(), request_.request.threads);
 }
 
-Graph NetworkImpl::passed(const std::vector<Shape>& shapes) {
+Graph NetworkImpl::passed(const std::vector<Shape>& shapes, const Parallel& planners) {
   Graph graph = network::with_sizes(graph_, shapes);
   graph = network::run_passes(network::sized_passes(), std::move(graph));
   if (request_.dtype != DType::f32) {
     const network::Type type = request_.dtype == DType::f16 ? network::Type::f16 : network::Type::bf16;
-    weights_.find_finite_in(type, graph, *planners());
+    weights_.find_finite_in(type, graph, planners);
   }
   return network::with_precision(
       std::move(graph), request_.dtype, {request_.keep_f32.begin(), request_.keep_f32.end()},
@@ -245,7 +245,9 @@ Graph NetworkImpl::passed(const std::vector<Shape>& shapes) {
 network::Survey NetworkImpl::survey(const std::vector<Shape>& shapes) {
   if (find_device(request_.request.device)->info().kind == "cpu")
     throw Error(Status::unsupported, "the CPU's kernels come compiled, and need no preparation");
-  return network::survey(passed(shapes), {engine_, request_.request, weights_, request_.math});
+  const std::shared_ptr<const Parallel> workers = planners();
+  return network::survey(passed(shapes, *workers),
+                         {engine_, request_.request, weights_, workers, request_.math});
 }
 
 std::shared_ptr<const NetworkPlanImpl> NetworkImpl::plan(const std::vector<Shape>& shapes) {
@@ -257,12 +259,13 @@ std::shared_ptr<const NetworkPlanImpl> NetworkImpl::plan(const std::vector<Shape
       return found->plan;
     }
   }
-  Graph graph = passed(shapes);
+  const std::shared_ptr<const Parallel> workers = planners();  // once: on a GPU each time starts them
+  Graph graph = passed(shapes, *workers);
   std::vector<std::string> names;
   for (const network::ValueId id : original_.outputs) names.push_back(original_.at(id).name);
   auto made = std::make_shared<const NetworkPlanImpl>(
-      network::Schedule(std::move(graph), {engine_, request_.request, weights_, request_.math}), engine_,
-      find_device(request_.request.device), names, arenas_);
+      network::Schedule(std::move(graph), {engine_, request_.request, weights_, workers, request_.math}),
+      engine_, find_device(request_.request.device), names, arenas_);
   const std::lock_guard lock(mutex_);
   if (const auto found = find(); found != plans_.end()) return found->plan;  // another thread was as fast
   plans_.push_front({shapes, made});

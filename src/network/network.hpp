@@ -87,7 +87,7 @@ class NetworkImpl {
   };
 
   std::shared_ptr<const Parallel> planners();
-  network::Graph passed(const std::vector<network::Shape>& shapes);
+  network::Graph passed(const std::vector<network::Shape>& shapes, const Parallel& planners);
 
   EngineImpl& engine_;
   NetworkRequest request_;

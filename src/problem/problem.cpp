@@ -108,6 +108,22 @@ std::vector<i64> spatial_output(const Problem& p) {
   return all;
 }
 
+Problem without_unused_strides(Problem p) {
+  if (is_adjoint(p)) return p;
+  // padded: with the padding, without what the taps reach over. A transposed one's taps walk to its input.
+  const auto least = [&](i64 stride, i64 in, i64 padded, i64 output_pad) {
+    if (is_transposed(p)) return in == 1 ? output_pad + 1 : stride;
+    return std::min(stride, padded);
+  };
+  p.stride_d =
+      least(p.stride_d, p.d, p.d + p.pad_front + p.pad_back - p.dilation_d * (p.t - 1), p.output_pad_d);
+  p.stride_h =
+      least(p.stride_h, p.h, p.h + p.pad_top + p.pad_bottom - p.dilation_h * (p.r - 1), p.output_pad_h);
+  p.stride_w =
+      least(p.stride_w, p.w, p.w + p.pad_left + p.pad_right - p.dilation_w * (p.s - 1), p.output_pad_w);
+  return p;
+}
+
 Problem convolution_of(const Problem& p) {
   Problem q = p;
   q.kind = ConvolutionKind::plain;

@@ -63,6 +63,10 @@ struct Dimension {
 std::vector<Dimension> spatial_dimensions(const Problem& problem);
 // The convolution's output along them. The problem must be valid.
 std::vector<std::int64_t> spatial_output(const Problem& problem);
+// The same, but where a dimension has one output its stride is the smallest that leaves it so: nobody reads
+// what lies on the way to a next one. Adjoint directions keep theirs: they are as many sums as a stride
+// (phases).
+Problem without_unused_strides(Problem problem);
 
 inline bool is_transposed(const Problem& p) { return p.kind == ConvolutionKind::transposed; }
 // Of two dimensions, and no transposed one: what every algorithm knows.

@@ -10,7 +10,9 @@ namespace faltung {
 using i64 = std::int64_t;
 
 std::vector<Slide> forward_slides(i64 in, i64 out, i64 filter, i64 stride, i64 dilation, i64 pad) {
-  return {{out, 0, 1, filter, 0, 1, stride, -pad, dilation, in}};
+  // From one output there is no way to a next one, so that nothing on it is staged. A problem cannot say
+  // that: with a stride of 1 the same input has more outputs.
+  return {{out, 0, 1, filter, 0, 1, out == 1 ? 1 : stride, -pad, dilation, in}};
 }
 
 std::vector<Slide> backward_slides(i64 in, i64 out, i64 filter, i64 stride, i64 dilation, i64 pad) {

@@ -312,6 +312,8 @@ def test_refusals_say_what_would_be_right():
     y.flags.writeable = False
     refused(bad, "read-only", lambda: faltung.conv2d(x, w, out=y))
     refused(TypeError, "list", lambda: faltung.conv2d([[1.0]], w))
+    refused(bad, ["a masked array", "filled()"], lambda: faltung.conv2d(np.ma.masked_less(x, 1), w))
+    refused(bad, "y is a masked array", lambda: faltung.conv2d(x, w, out=np.ma.array(np.zeros((1, 4, 6, 6), np.float32))))
     refused(bad, ["(3,)", "N C and one to three sizes"], lambda: faltung.channels_last(np.ones(3, np.float32)))
     refused(bad, "another type", lambda: faltung.plan("fwd:n1c3h8w8k4r3s3")(x.astype(np.float64), w))
     for kind, builtin in ((bad, ValueError), (faltung.Unsupported, NotImplementedError), (faltung.BadFile, OSError),

@@ -169,6 +169,8 @@ def test_errors(network, tmp_path):
     x, b = np.zeros((1, 2, 5, 5), np.float32), np.zeros(1, np.float32)
     with pytest.raises(faltung.BadProblem, match="'x' is of float32 with 4 dimensions; given is an array of float64 with 4"):
         net(x.astype(float), b)
+    with pytest.raises(faltung.BadProblem, match="'x' is a masked array"):
+        net(np.ma.masked_equal(x, 1), b)
     with pytest.raises(faltung.BadProblem, match="does not fit"):
         net(np.zeros((1, 3, 5, 5), np.float32), b)
     for arguments, named in (((x,), {}), ((x, b, b), {}), ((x, b), {"b": b}), ((x,), {"c": b})):

@@ -175,7 +175,8 @@ Report Worker::converse(const Task& task) {
       process_.reset();
       return report_of(Outcome::crash, std::string("the worker lost its mind: ") + error.what());
     }
-    if (!reply.error.empty()) throw NoWorker(device_ + ": " + reply.error);
+    if (!reply.error.empty())
+      throw NoWorker(reply.error.starts_with(device_) ? reply.error : device_ + ": " + reply.error);
     if (reply.phase) phase = *reply.phase;
     if (reply.report) {
       // After a fault or a write out of bounds nothing in that process can be relied on.
