@@ -33,7 +33,7 @@ class DeviceNetworks {
     graph = network::with_precision(std::move(graph), dtype, kept);
     return std::make_shared<const NetworkPlanImpl>(
         network::Schedule(std::move(graph),
-                          {engine_, request(convolutions), weights_, engine_.planners(device_->info(), 1),
+                          {engine_, request(convolutions), weights_, *engine_.planners(device_->info(), 1),
                            Math::f32, choose_layouts}),
         engine_, device_);
   }

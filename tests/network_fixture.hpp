@@ -34,7 +34,7 @@ class NetworkRunner {
             {.engine = engine_,
              .request = request,
              .weights = weights_,
-             .planners = engine_.workers(request.threads),
+             .planners = *engine_.workers(request.threads),
              .choose_layouts = ways.choose_layouts,
              .fuse_chains = ways.fuse_chains,
              .use_slices = ways.use_slices,

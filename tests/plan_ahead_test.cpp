@@ -118,7 +118,8 @@ TEST(PlanAhead, ANetworksCompilersWorkSideBySide) {
   request.trust = TrustPolicy::all;
   const std::string bytes = convolutions();
   const Graph graph = graph_of(bytes);
-  Lowering lowering(graph, {engine, request, weights});
+  const auto planners = engine.planners(find_device(request.device)->info(), request.threads);
+  Lowering lowering(graph, {engine, request, weights, *planners});
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THROW(lowering.run(), Error);
   double one_by_one_ms = 0;

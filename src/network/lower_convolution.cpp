@@ -92,7 +92,7 @@ ConvolutionWork Lowering::convolution(const Node& node, const Problem& problem, 
   ConvolutionWork work;
   work.plan = plan;
   const Weights::Packed weights =
-      settings_.weights.pack(graph_.at(node.inputs[1]).constant, plan, *settings_.planners, packs);
+      settings_.weights.pack(graph_.at(node.inputs[1]).constant, plan, settings_.planners, packs);
   work.packed = weights.packed, work.w = weights.w;
   if (plan->problem().epilogue.bias)
     work.bias =

@@ -59,7 +59,7 @@ class Lowering {
     EngineImpl& engine;
     Request request;
     Weights& weights;
-    std::shared_ptr<const Parallel> planners;  // EngineImpl::planners
+    const Parallel& planners;  // EngineImpl::planners, while it lowers
     Math math = Math::f32;
     bool choose_layouts = true;  // else nchw throughout
     bool fuse_chains = true;     // elementwise nodes, else one step each

@@ -247,7 +247,7 @@ network::Survey NetworkImpl::survey(const std::vector<Shape>& shapes) {
     throw Error(Status::unsupported, "the CPU's kernels come compiled, and need no preparation");
   const std::shared_ptr<const Parallel> workers = planners();
   return network::survey(passed(shapes, *workers),
-                         {engine_, request_.request, weights_, workers, request_.math});
+                         {engine_, request_.request, weights_, *workers, request_.math});
 }
 
 std::shared_ptr<const NetworkPlanImpl> NetworkImpl::plan(const std::vector<Shape>& shapes) {
@@ -264,7 +264,7 @@ std::shared_ptr<const NetworkPlanImpl> NetworkImpl::plan(const std::vector<Shape
   std::vector<std::string> names;
   for (const network::ValueId id : original_.outputs) names.push_back(original_.at(id).name);
   auto made = std::make_shared<const NetworkPlanImpl>(
-      network::Schedule(std::move(graph), {engine_, request_.request, weights_, workers, request_.math}),
+      network::Schedule(std::move(graph), {engine_, request_.request, weights_, *workers, request_.math}),
       engine_, find_device(request_.request.device), names, arenas_);
   const std::lock_guard lock(mutex_);
   if (const auto found = find(); found != plans_.end()) return found->plan;  // another thread was as fast

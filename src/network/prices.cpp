@@ -48,7 +48,7 @@ void Lowering::price_ahead(const std::vector<std::vector<Problem>>& of_nodes) {
       if (is_new) all.push_back({&problem, &at->second});
     }
   }
-  settings_.planners->each(static_cast<i64>(all.size()), [&](i64 i, int) {
+  settings_.planners.each(static_cast<i64>(all.size()), [&](i64 i, int) {
     const Missing& missing = all[static_cast<std::size_t>(i)];
     *missing.priced = price(*missing.problem);
   });
