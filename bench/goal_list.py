@@ -1,4 +1,4 @@
-"""The goals of the tables that bench/tables.py makes, as issues 13 and 15 of the project have them: on an H200 beside cuDNN, on CPUs of two
+"""The goals of the tables that bench/tables.py makes: on an H200 beside cuDNN, on CPUs of two
 processors beside oneDNN. Notes say where profile and tries of what falls short are, as links from docs/performance/."""
 from goal_kinds import AtMost, Means, PlanOverFind, Shares, of_ceiling, of_chain
 
@@ -9,7 +9,7 @@ SHORT_GROUPS = "[groups](../notes/hopper_groups.md#what-stays-short-of-its-goal-
 
 RESNET, LUX, CS149, RESNEXT = "resnet50", "lux_relu", "cs149_pool", "resnext50_32x4d"
 EFFICIENTNET, EFFICIENTNET_DEPTHWISE = "efficientnet_b2", "efficientnet_b2_depthwise"
-ROW = 0.75  # no row of issue 15's table below
+ROW = 0.75  # no row of the H200's lists below
 CPU_ROW = 0.9  # no forward row on a CPU below
 
 
