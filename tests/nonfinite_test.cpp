@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cpu/brgemm.hpp"
 #include "src/finder/oracle.hpp"
 #include "src/problem/dtype.hpp"
 #include "tests/algorithms.hpp"
@@ -319,7 +320,10 @@ TEST(NonfiniteReference, JoinedColumnsMakeNanOfTheirNeighboursAlone) {
       joined += candidate.accuracy.zeros_beside_w > 0 ? 1 : 0;
     }
   }
-  EXPECT_GT(joined, 0);
+  // With shorter vectors it does not pay.
+  if (brgemm_lanes() >= 8) {
+    EXPECT_GT(joined, 0);
+  }
 }
 
 }  // namespace
