@@ -1,13 +1,11 @@
 #include "tools/report.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "faltung/faltung.hpp"
@@ -26,10 +24,16 @@ std::shared_ptr<std::FILE> open_file(const std::string& path) {
 }
 
 // Of which each would write over the other's: a device takes both.
-bool is_one_file(std::FILE* a, std::FILE* b) {
-  struct stat one, other;
-  return ::fstat(::fileno(a), &one) == 0 && ::fstat(::fileno(b), &other) == 0 && S_ISREG(one.st_mode) &&
-         one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+bool is_one_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(a, error) && !fs::is_regular_file(a, error)) return false;
+  if (fs::equivalent(a, b, error)) return true;
+  const auto place = [&](const fs::path& file) {
+    return fs::weakly_canonical(fs::absolute(file, error), error);
+  };
+  const fs::path one = place(a), other = place(b);
+  return !one.empty() && one == other;  // what has no place is told when it is written
 }
 
 void check_written(const std::shared_ptr<std::FILE>& file, const std::string& path) {
@@ -88,18 +92,12 @@ void print_warning(const std::string& message) {
 }
 
 void check_apart(const std::vector<OutputFile>& outputs) {
-  namespace fs = std::filesystem;
-  std::map<fs::path, const OutputFile*> known;
-  for (const OutputFile& output : outputs) {
-    std::error_code error;
-    if (fs::exists(output.file, error) && !fs::is_regular_file(output.file, error))
-      continue;  // a device takes all
-    const fs::path place = fs::weakly_canonical(fs::absolute(output.file, error), error);
-    if (error) continue;  // which is told when it is written
-    const auto [other, is_new] = known.emplace(place, &output);
-    if (is_new) continue;
-    throw Error(Status::bad_problem,
-                fmt::format("{} and {} are one file; give each its own", other->second->asked, output.asked));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (is_one_file(outputs[j].file, outputs[i].file))
+        throw Error(Status::bad_problem, fmt::format("{} and {} are one file; give each its own",
+                                                     outputs[j].asked, outputs[i].asked));
+    }
   }
 }
 
@@ -136,6 +134,10 @@ void Machine::open(std::vector<std::string> columns) {
   if (csv_path_ == "-" && json_path_ == "-") {
     throw Error(Status::bad_problem, "--csv - and --json - both want standard output; send one to a file");
   }
+  if (!csv_path_.empty() && !json_path_.empty()) {
+    const auto file = [](const std::string& path) { return path == "-" ? "/dev/stdout" : path; };
+    check_apart({{"--csv " + csv_path_, file(csv_path_)}, {"--json " + json_path_, file(json_path_)}});
+  }
   if (!csv_path_.empty()) {
     csv_ = open_file(csv_path_);
     for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -146,10 +148,6 @@ void Machine::open(std::vector<std::string> columns) {
   }
   if (!json_path_.empty()) {
     json_ = open_file(json_path_);
-    if (csv_ && is_one_file(csv_.get(), json_.get())) {
-      throw Error(Status::bad_problem, fmt::format("--csv {} and --json {} are one file; give each its own",
-                                                   csv_path_, json_path_));
-    }
     rows_ = std::make_shared<nlohmann::ordered_json>(nlohmann::ordered_json::array());
   }
 }
