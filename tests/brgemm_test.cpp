@@ -43,12 +43,13 @@ std::vector<float> small_integers(std::size_t size, std::mt19937& random) {
   return values;
 }
 
-void check(const Product& shape, bool everything) {
+// gap: between the vectors of one step and the next one's; without, steps are written out side by side.
+void check(const Product& shape, bool everything, std::int64_t gap) {
   std::mt19937 random(1);
   const int width = shape.vectors * brgemm_lanes();
   constexpr std::int64_t kLength = 5;
   const bool contiguous = shape.rows == BrgemmRows::contiguous;
-  const std::int64_t row_stride = contiguous ? 1 : 9, a_step = contiguous ? 16 : 1, b_step = width + 3;
+  const std::int64_t row_stride = contiguous ? 1 : 9, a_step = contiguous ? 16 : 1, b_step = width + gap;
   const std::int64_t group1 = contiguous ? 7 : 120;  // where row 7 is
   const BrgemmSegment segments[] = {{0, 0}, {300, 5 * b_step}, {31, 2}};
   const std::vector<float> a = small_integers(800, random);
@@ -95,17 +96,19 @@ void check(const Product& shape, bool everything) {
 
 TEST(Brgemm, EveryShapeIsExactOnIntegers) {
   for (const Product& shape : all_shapes()) {
-    for (const bool everything : {false, true}) check(shape, everything);
+    for (const bool everything : {false, true}) {
+      for (const std::int64_t gap : {0, 3}) check(shape, everything, gap);
+    }
   }
 }
 
 // Several tiles of one call are those of as many calls: the last one's columns are cut short, and what each
-// one adds lies where it is stored.
+// one adds lies where it is stored. Side by side in C, of a B of their own each.
 TEST(Brgemm, TilesOfACallAreThoseOfAsManyCalls) {
   constexpr std::int64_t kTiles = 3, kLength = 5;
   std::mt19937 random(1);
   for (const Product& shape : all_shapes()) {
-    if (shape.rows != BrgemmRows::contiguous) continue;
+    const bool contiguous = shape.rows == BrgemmRows::contiguous;
     const std::int64_t width = shape.vectors * brgemm_lanes(), c_stride = kTiles * width + 5;
     const std::vector<float> a = small_integers(16 * kLength, random);
     const std::vector<float> b =
@@ -114,13 +117,15 @@ TEST(Brgemm, TilesOfACallAreThoseOfAsManyCalls) {
     std::vector<float> together(added.size(), kUntouched), apart = together;
     const BrgemmSegment segment{0, 0};
     BrgemmCall call;
-    call.a0 = a.data(), call.a1 = a.data() + 7, call.a_step = 16;
+    call.a0 = a.data(), call.a1 = a.data() + (contiguous ? 7 : 7 * kLength);
+    call.a_step = contiguous ? 16 : 1, call.a_row_stride = kLength;
     call.segments = &segment, call.segment_count = 1, call.length = kLength;
     call.b_step = width, call.c_row_stride = c_stride, call.relu = true;
-    call.row_bias = added.data();
+    call.row_bias = added.data(), call.fetches_c = true;
     const auto run = [&](std::vector<float>& c, std::int64_t first, std::int64_t tiles) {
       const bool last = first + tiles == kTiles;
       call.tiles = tiles, call.b_tile = kLength * width, call.c_tile = width;
+      if (!contiguous) call.column_bias = added.data() + first * width, call.bias_tile = width;
       call.columns = static_cast<int>(last ? shape.columns : width);
       call.b = b.data() + first * call.b_tile;
       const auto rows = [&](auto* from, auto*& rows0, auto*& rows1) {
@@ -128,6 +133,35 @@ TEST(Brgemm, TilesOfACallAreThoseOfAsManyCalls) {
       };
       rows(c.data(), call.c0, call.c1), rows(added.data(), call.addend0, call.addend1);
       rows(added.data() + 1, call.residual0, call.residual1);
+      brgemm_kernel(shape.rows, shape.m, shape.vectors)(call);
+    };
+    run(together, 0, kTiles);
+    for (std::int64_t tile = 0; tile < kTiles; ++tile) run(apart, tile, 1);
+    EXPECT_EQ(together, apart) << shape.m << " x " << shape.vectors;
+    EXPECT_NE(together[0], kUntouched);
+  }
+}
+
+// Of a B for all, one below the other in C, as pixels of the same channels are.
+TEST(Brgemm, RowsOfACallAreThoseOfAsManyCalls) {
+  constexpr std::int64_t kTiles = 3, kLength = 9;
+  std::mt19937 random(1);
+  for (const Product& shape : all_shapes()) {
+    if (shape.rows != BrgemmRows::strided || shape.columns % brgemm_lanes() != 0) continue;
+    const std::int64_t width = shape.vectors * brgemm_lanes(), c_stride = width + 5, rows = kTiles * shape.m;
+    const std::vector<float> a = small_integers(static_cast<std::size_t>(rows * kLength), random);
+    const std::vector<float> b = small_integers(static_cast<std::size_t>(kLength * width), random);
+    std::vector<float> together(static_cast<std::size_t>(rows * c_stride), kUntouched), apart = together;
+    const BrgemmSegment segment{0, 0};
+    BrgemmCall call;
+    call.a_row_stride = kLength, call.b = b.data(), call.b_step = width;
+    call.segments = &segment, call.segment_count = 1, call.length = kLength;
+    call.c_row_stride = c_stride, call.columns = static_cast<int>(width), call.column_bias = b.data();
+    call.a_tile = shape.m * kLength, call.c_tile = shape.m * c_stride;
+    const auto run = [&](std::vector<float>& c, std::int64_t first, std::int64_t tiles) {
+      call.tiles = tiles;
+      call.a0 = a.data() + first * call.a_tile, call.a1 = static_cast<const float*>(call.a0) + 7 * kLength;
+      call.c0 = c.data() + first * call.c_tile, call.c1 = call.c0 + 7 * c_stride;
       brgemm_kernel(shape.rows, shape.m, shape.vectors)(call);
     };
     run(together, 0, kTiles);

@@ -41,6 +41,13 @@ HWY_INLINE void keep(T& pointer) {
 #endif
 }
 
+// Keeps it from moving loads from one side to the other.
+HWY_INLINE void keep_order() {
+#if defined(__GNUC__)
+  asm volatile("" : : : "memory");
+#endif
+}
+
 // Row r of a group: an address as x86 has it, base + {1, 2, 4} * a multiple of the stride, of which 1, 3 and
 // 5 are kept.
 HWY_INLINE const float* a_row(const char* group, int r, std::int64_t stride, std::int64_t stride3,
@@ -77,10 +84,11 @@ struct Lines {
   }
 };
 
-// What is done to a tile's sums, and storing so many columns of them, offset elements behind C's begin.
+// What is done to a tile's sums, and storing so many columns of them, offset elements behind C's begin; its
+// bias is so many behind the first's.
 template <int kM, int kVectors>
-HWY_INLINE void finish_tile(const BrgemmCall& call, std::int64_t offset, int columns,
-                            BrgemmVec (&sum)[kM][kVectors]) {
+HWY_INLINE void finish_tile(const BrgemmCall& call, std::int64_t offset, std::int64_t bias_offset,
+                            int columns, BrgemmVec (&sum)[kM][kVectors]) {
   const BrgemmTag d;
   // The last vector is the one that may be stored in part.
   const bool whole = columns == kVectors * kLanes;
@@ -89,7 +97,7 @@ HWY_INLINE void finish_tile(const BrgemmCall& call, std::int64_t offset, int col
   if (call.column_bias != nullptr) {
 #pragma GCC unroll 4
     for (int n = 0; n < kVectors; ++n) {
-      const float* from = call.column_bias + n * kLanes;
+      const float* from = call.column_bias + bias_offset + n * kLanes;
       const BrgemmVec bias = n + 1 < kVectors || whole ? hn::LoadU(d, from) : load_masked(last, from);
 #pragma GCC unroll 16
       for (int m = 0; m < kM; ++m) sum[m][n] = hn::Add(sum[m][n], bias);
@@ -149,9 +157,47 @@ HWY_INLINE void finish_tile(const BrgemmCall& call, std::int64_t offset, int col
   }
 }
 
-// Sums one tile of B from b on.
+// Steps that are written out one after the other where those of A and B lie side by side: with the few
+// registers of AVX2 a step has 12 multiply-adds, and each address, counter and prefetch takes the place of
+// one.
+inline constexpr int kSteps = HWY_TARGET == HWY_AVX3 ? 1 : 4;
+
+// sum += a * b. With as few registers as sums and operands take, a compiler that writes a product over its
+// factor has to move sums about, and to spill them.
+HWY_INLINE void multiply_add(BrgemmVec& sum, BrgemmVec a, BrgemmVec b) {
+#if defined(__GNUC__) && HWY_TARGET == HWY_AVX2
+  auto raw = sum.raw;
+  asm("vfmadd231ps %2, %1, %0" : "+x"(raw) : "x"(a.raw), "x"(b.raw));
+  sum.raw = raw;
+#else
+  sum = hn::MulAdd(a, b, sum);
+#endif
+}
+
+// Multiplies a step's vectors of B with its values of A, of row m at row_at(m).
+template <int kM, int kVectors, class RowAt>
+HWY_INLINE void sum_step(const char* b, const RowAt& row_at, BrgemmVec (&sum)[kM][kVectors]) {
+  const BrgemmTag d;
+  BrgemmVec bs[kVectors];
+#pragma GCC unroll 4
+  for (int n = 0; n < kVectors; ++n) bs[n] = hn::LoadU(d, reinterpret_cast<const float*>(b) + n * kLanes);
+#pragma GCC unroll 16
+  for (int m = 0; m < kM; ++m) {
+    const BrgemmVec a = hn::Set(d, *row_at(m));
+#pragma GCC unroll 4
+    for (int n = 0; n < kVectors; ++n) multiply_add(sum[m][n], a, bs[n]);
+  }
+}
+
+// What a tile is summed over: where its rows of A and its B begin, and what is brought to the cache
+// meanwhile.
+struct Operands {
+  const char *a0, *a1, *b, *ahead;
+};
+
+// Sums one tile.
 template <BrgemmRows kRows, int kM, int kVectors>
-HWY_INLINE void sum_tile(const BrgemmCall& call, const char* tile_b, Lines& near, Lines& far,
+HWY_INLINE void sum_tile(const BrgemmCall& call, Operands& of, Lines& near, Lines& far,
                          BrgemmVec (&sum)[kM][kVectors]) {
   const BrgemmTag d;
 #pragma GCC unroll 16
@@ -160,17 +206,40 @@ HWY_INLINE void sum_tile(const BrgemmCall& call, const char* tile_b, Lines& near
     for (int n = 0; n < kVectors; ++n) sum[m][n] = hn::Zero(d);
   }
 
-  const std::int64_t stride = 4 * call.a_row_stride, stride3 = 3 * stride, stride5 = 5 * stride;
+  std::int64_t stride = 4 * call.a_row_stride, stride3 = 3 * stride, stride5 = 5 * stride;
   const std::int64_t a_step = 4 * call.a_step, b_step = 4 * call.b_step;
-  const char* ahead = static_cast<const char*>(call.ahead != nullptr ? call.ahead : call.a0);
+  const char* ahead = of.ahead;
   const std::int64_t ahead_step = call.ahead_step;
+  constexpr std::int64_t kStepBytes = 4 * kVectors * kLanes;
   const BrgemmSegment* const end = call.segments + call.segment_count;
   for (const BrgemmSegment* segment = call.segments; segment != end; ++segment) {
-    const char* a0 = static_cast<const char*>(call.a0) + 4 * segment->a;
-    const char* a1 = kM > 7 ? static_cast<const char*>(call.a1) + 4 * segment->a : nullptr;
-    const char* b = tile_b + 4 * segment->b;
+    const char* a0 = of.a0 + 4 * segment->a;
+    const char* a1 = kM > 7 ? of.a1 + 4 * segment->a : nullptr;
+    const char* b = of.b + 4 * segment->b;
     std::int64_t left = call.length;
-    do {
+    if constexpr (kRows == BrgemmRows::strided && kSteps > 1) {
+      if (a_step == 4 && b_step == kStepBytes && kSteps * ahead_step <= 64) {
+        for (; left >= kSteps; left -= kSteps) {
+          __builtin_prefetch(ahead, 0, 3);
+          ahead += kSteps * ahead_step;
+          keep(ahead);
+#pragma GCC unroll 4
+          for (int i = 0; i < kSteps; ++i) {
+            sum_step(
+                b + i * kStepBytes,
+                [&](int m) { return a_row(m < 7 ? a0 : a1, m % 7, stride, stride3, stride5) + i; }, sum);
+            // Else each distance and number of steps is a register of its own, and loads of the next step
+            // come before this one has done with its registers.
+            keep(stride), keep(stride3), keep(stride5), keep_order();
+          }
+          a0 += 4 * kSteps;
+          if constexpr (kM > 7) a1 += 4 * kSteps;
+          b += kSteps * kStepBytes;
+          keep(a0), keep(a1), keep(b);
+        }
+      }
+    }
+    for (; left != 0; --left) {
       if constexpr (kRows == BrgemmRows::strided) {
         __builtin_prefetch(ahead, 0, 3);
         ahead += ahead_step;
@@ -186,40 +255,74 @@ HWY_INLINE void sum_tile(const BrgemmCall& call, const char* tile_b, Lines& near
 #pragma GCC unroll 4
         for (int n = 0; n < kVectors; ++n) __builtin_prefetch(b + (16 * kVectors + n) * kLanes * 4, 0, 3);
       }
-      BrgemmVec bs[kVectors];
-#pragma GCC unroll 4
-      for (int n = 0; n < kVectors; ++n) {
-        bs[n] = hn::LoadU(d, reinterpret_cast<const float*>(b) + n * kLanes);
-      }
-#pragma GCC unroll 16
-      for (int m = 0; m < kM; ++m) {
-        const char* group = m < 7 ? a0 : a1;
-        const float* row;
-        if constexpr (kRows == BrgemmRows::contiguous) {
-          row = reinterpret_cast<const float*>(group) + m % 7;
-        } else {
-          row = a_row(group, m % 7, stride, stride3, stride5);
-        }
-        const BrgemmVec a = hn::Set(d, *row);
-#pragma GCC unroll 4
-        for (int n = 0; n < kVectors; ++n) sum[m][n] = hn::MulAdd(a, bs[n], sum[m][n]);
-      }
+      sum_step(
+          b,
+          [&](int m) {
+            const char* const group = m < 7 ? a0 : a1;
+            if constexpr (kRows == BrgemmRows::contiguous) {
+              return reinterpret_cast<const float*>(group) + m % 7;
+            } else {
+              return a_row(group, m % 7, stride, stride3, stride5);
+            }
+          },
+          sum);
       a0 += a_step;
       if constexpr (kM > 7) a1 += a_step;
       b += b_step;
       keep(a0), keep(a1), keep(b);
-    } while (--left != 0);
+    }
+  }
+  of.ahead = ahead;
+}
+
+// The lines of C that a tile is stored to.
+template <int kM, int kVectors>
+HWY_INLINE void fetch_c(const BrgemmCall& call, std::int64_t offset) {
+  constexpr int kLineFloats = 16;
+#pragma GCC unroll 16
+  for (int m = 0; m < kM; ++m) {
+    const float* const row = row_of(m, call.c0, call.c1, call.c_row_stride) + offset;
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors * kLanes; i += kLineFloats) __builtin_prefetch(row + i, 1, 3);
   }
 }
 
-template <BrgemmRows kRows, int kM, int kVectors>
-void brgemm_tile(const BrgemmCall& call) {
+// One of a call's tiles, which is stored offset elements behind C's begin. Not inlined: what is the same for
+// all tiles, constants of activations too, would take registers from the sums.
+template <int kM, int kVectors>
+HWY_NOINLINE void strided_tile(const BrgemmCall& call, Operands& of, std::int64_t offset, std::int64_t bias,
+                               int columns) {
+  BrgemmVec sum[kM][kVectors];
+  Lines none{{}};
+  if (call.fetches_c) fetch_c<kM, kVectors>(call, offset);
+  sum_tile<BrgemmRows::strided>(call, of, none, none, sum);
+  finish_tile(call, offset, bias, columns, sum);
+}
+
+template <int kM, int kVectors>
+void strided_tiles(const BrgemmCall& call) {
+  Operands of{static_cast<const char*>(call.a0), static_cast<const char*>(call.a1),
+              static_cast<const char*>(call.b),
+              static_cast<const char*>(call.ahead != nullptr ? call.ahead : call.a0)};
+  std::int64_t offset = 0, bias = 0;
+  for (std::int64_t left = call.tiles - 1; left > 0; --left) {
+    strided_tile<kM, kVectors>(call, of, offset, bias, kVectors * kLanes);
+    of.a0 += 4 * call.a_tile, of.b += 4 * call.b_tile;
+    if constexpr (kM > 7) of.a1 += 4 * call.a_tile;
+    offset += call.c_tile, bias += call.bias_tile;
+  }
+  strided_tile<kM, kVectors>(call, of, offset, bias, call.columns);
+}
+
+template <int kM, int kVectors>
+void contiguous_tiles(const BrgemmCall& call) {
   constexpr std::int64_t kLine = 64, kRunLines = (kVectors * kLanes * 4 + kLine - 1) / kLine;
   BrgemmVec sum[kM][kVectors];
   Lines near(call.near), far(call.far);
-  const char* b = static_cast<const char*>(call.b);
-  std::int64_t left = kRows == BrgemmRows::contiguous ? call.tiles : 1, offset = 0;  // of C
-  for (;; offset += call.c_tile, b += 4 * call.b_tile) {
+  Operands of{static_cast<const char*>(call.a0), static_cast<const char*>(call.a1),
+              static_cast<const char*>(call.b), nullptr};
+  std::int64_t left = call.tiles, offset = 0;  // of C
+  for (;; offset += call.c_tile, of.b += 4 * call.b_tile) {
     const bool last = --left == 0;
     if (!last) {
       const float* const next = call.c0 + offset + call.c_tile;
@@ -229,9 +332,18 @@ void brgemm_tile(const BrgemmCall& call) {
     } else {
       near = Lines(call.near);
     }
-    sum_tile<kRows>(call, b, near, far, sum);
-    finish_tile(call, offset, last ? call.columns : kVectors * kLanes, sum);
+    sum_tile<BrgemmRows::contiguous>(call, of, near, far, sum);
+    finish_tile(call, offset, 0, last ? call.columns : kVectors * kLanes, sum);
     if (last) return;
+  }
+}
+
+template <BrgemmRows kRows, int kM, int kVectors>
+void brgemm_tiles(const BrgemmCall& call) {
+  if constexpr (kRows == BrgemmRows::strided) {
+    strided_tiles<kM, kVectors>(call);
+  } else {
+    contiguous_tiles<kM, kVectors>(call);
   }
 }
 

@@ -13,7 +13,7 @@ constexpr int kGroup = 7;  // rows of a group
 
 template <BrgemmRows kRows, int kVectors, int... kM>
 BrgemmKernel pick(int rows, std::integer_sequence<int, kM...>) {
-  static constexpr BrgemmKernel kKernels[] = {brgemm_tile<kRows, kM + 1, kVectors>...};
+  static constexpr BrgemmKernel kKernels[] = {brgemm_tiles<kRows, kM + 1, kVectors>...};
   return kKernels[rows - 1];
 }
 

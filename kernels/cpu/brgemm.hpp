@@ -40,9 +40,9 @@ struct BrgemmCall {
   const BrgemmSegment* segments = nullptr;
   std::int64_t segment_count = 0;  // may be 0: the sum is 0
   std::int64_t length = 0;         // at least 1
-  // For BrgemmRows::contiguous: so many tiles one after the other, of the same A. What is B's and C's, and of
-  // addend and residual, lies so many elements further in the next one.
-  std::int64_t tiles = 1, b_tile = 0, c_tile = 0;
+  // Of brgemm_kernel: so many tiles one after the other in one call. A, which moves for BrgemmRows::strided
+  // alone, B, C with addend and residual, and column_bias lie so many elements further in the next one.
+  std::int64_t tiles = 1, a_tile = 0, b_tile = 0, c_tile = 0, bias_tile = 0;
 
   // Memory to bring to the cache meanwhile, ahead_step bytes further each step, for what comes next; null:
   // none. For BrgemmRows::strided.
@@ -55,6 +55,8 @@ struct BrgemmCall {
   float* c0 = nullptr;
   float* c1 = nullptr;
   std::int64_t c_row_stride = 0;
+  // Each tile asks for the lines that it will be stored to as it begins. For BrgemmRows::strided.
+  bool fetches_c = false;
   // Columns that are stored, more than (vectors - 1) * lanes and at most vectors * lanes: of the last tile,
   // those before it are whole. The others of B are read, and must be there.
   int columns = 0;

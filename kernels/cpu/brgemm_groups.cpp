@@ -70,7 +70,7 @@ void group_tile(const BrgemmCall& call) {
   } else {
     sum_groups<Spread::permute, kM, kTaps>(call, sum);
   }
-  finish_tile(call, 0, call.columns, sum);
+  finish_tile(call, 0, 0, call.columns, sum);
 }
 
 template <int kTaps, int... kM>

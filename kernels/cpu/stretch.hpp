@@ -20,11 +20,11 @@ class Stretch {
         step_(ceil_div(ceil_div(bytes, std::max<std::int64_t>(calls, 1)), std::max<std::int64_t>(steps, 1))),
         call_(step_ * steps) {}
 
-  // Where the next call begins; null at the end.
-  const char* next() {
+  // Where the next of so many calls begins, which are one after the other; null at the end.
+  const char* next(std::int64_t calls = 1) {
     if (at_ == end_) return nullptr;
     const char* const at = at_;
-    at_ = end_ - at_ > call_ ? at_ + call_ : end_;
+    at_ = end_ - at_ > calls * call_ ? at_ + calls * call_ : end_;
     return at;
   }
   std::int64_t step() const { return at_ == nullptr ? 0 : step_; }

@@ -19,11 +19,24 @@ i64 most_panel_bytes() { return cpu_caches().level2 * 3 / 8; }
 constexpr i64 kSumBytes = 1 << 20;      // of unfinished sums that cannot wait in the output
 constexpr i64 kManyProducts = 1 << 20;  // where handing out items counts little
 
+// Whether tiles of so many rows are left with fewer in each row of a strided 1x1's output, so that its pixels
+// are copied to one row first. Two rows of 7 are a tile of 14.
+bool leaves_rows_short(const TapConvolution& t, int rows) {
+  constexpr double kShort = 1.05;
+  if (rows == 14 && t.columns == 7) return false;
+  return static_cast<double>(round_up(t.columns, i64{rows})) > kShort * static_cast<double>(t.columns);
+}
+TapConvolution with_rows_joined(const TapConvolution& t, int rows) {
+  return leaves_rows_short(t, rows) ? without_stride(t).value_or(t) : t;
+}
+
 }  // namespace
 
 ChannelLanes::ChannelLanes(const Problem& problem, const TapConvolution& convolution, TileShape tile,
                            int threads)
-    : ImplicitGemmPart(problem, convolution), tile_(tile) {
+    : ImplicitGemmPart(problem, with_rows_joined(convolution, tile.rows)),
+      tile_(tile),
+      joined_(convolution.step_h * convolution.step_w > t_.step_h * t_.step_w) {
   choose_panels();
   choose_items(threads);
 }
@@ -68,7 +81,7 @@ bool ChannelLanes::shares_pixels() const {
 }
 
 void ChannelLanes::choose_items(int threads) {
-  staged_ = p_.dtype != DType::f32 || t_.padded() || has_affine(p_);
+  staged_ = p_.dtype != DType::f32 || t_.padded() || has_affine(p_) || joined_;
   depths_end_ = planes() > 1 && t_.padded_in_depth();
   pixel_ = reductions_.largest();
   if (pixel_ * t_.step_w % 512 == 0) pixel_ += 16;
@@ -192,11 +205,17 @@ double ChannelLanes::work_ns() const {
     return ns;
   };
   double line = 0;  // the tiles of one output row, all channels
-  grid_.each_column_count([&](i64 columns, i64 count) {
+  const auto add = [&](i64 columns, double count) {
     const double whole = panels_ > 1 ? tiles_ns(columns, tile_.vectors) : 0;
     const double last = tiles_ns(columns, panel_vectors(panels_ - 1));
-    line += static_cast<double>(count) * (static_cast<double>(panels_ - 1) * whole + last);
-  });
+    line += count * (static_cast<double>(panels_ - 1) * whole + last);
+  };
+  if (joined_ && grid_.columns() == t_.columns) {
+    const i64 rows = grid_.images() * grid_.rows();
+    add(rows * t_.columns, 1 / static_cast<double>(rows));
+  } else {
+    grid_.each_column_count([&](i64 columns, i64 count) { add(columns, static_cast<double>(count)); });
+  }
   // A group's channels are a short run in each pixel.
   const double channels = static_cast<double>(pixel_);
   const double a_pixel =

@@ -33,6 +33,8 @@ class ChannelLanes : public ImplicitGemmPart {
     std::int64_t sum;     // offset of its unfinished sums, in pixels
     int rows;
     TapConvolution::TapRange taps;  // that it is summed over
+    // Tiles from this one on that are alike but for where they lie, as far apart each.
+    std::int64_t run = 1;
   };
   // Where taps read their input: distances in floats between the planes that taps span, and an image's, an
   // input row's and a pixel's.
@@ -72,9 +74,17 @@ class ChannelLanes : public ImplicitGemmPart {
   Source source(const WorkItem& item, std::int64_t cut, const PartCall& call, float* stage) const;
   std::int64_t list_tiles(const WorkItem& item, const Source& source, std::int64_t first_row,
                           Tile* tiles) const;
+  static void mark_runs(Tile* tiles, std::int64_t count);
   Stretch ahead(std::int64_t index, const WorkItem& current, const PartCall& call, std::int64_t calls) const;
-  // fetched: the lines that the tile is stored to are on their way.
-  void run_tile(const Tile& tile, std::int64_t panel, const Step& step, Stretch& ahead, bool fetched) const;
+  // The micro-kernel's call for a tile and a panel, but for what is brought ahead.
+  BrgemmCall& set_up(const Tile& tile, std::int64_t panel, const Step& step) const;
+  // So many panels from one on of a tile, and so many tiles from one on of a panel; fetched: the lines that
+  // they are stored to are on their way.
+  void run_panels(const Tile& tile, std::int64_t panel, std::int64_t end, const Step& step, Stretch& ahead,
+                  bool fetched) const;
+  void run_tiles(const Tile* tiles, std::int64_t count, std::int64_t panel, const Step& step,
+                 Stretch& ahead) const;
+  void compute(BrgemmCall& brgemm, const Tile& tile, std::int64_t panel, const Step& step) const;
 
   TileShape tile_;
   int lanes_ = 1;
@@ -83,6 +93,7 @@ class ChannelLanes : public ImplicitGemmPart {
   BrgemmKernel kernels_[2][14] = {};  // by whether the panel is the narrower last one, and rows - 1
   bool in_registers_ = false, few_steps_ = false, weights_stay_ = false;
   bool staged_ = false, pairs_ = false;
+  bool joined_ = false;          // rows and images of an item are one row of tiles
   bool depths_end_ = false;      // some images have taps beyond the first depth or the last
   bool tiles_are_runs_ = false;  // each reads one stretch of memory
   bool fetches_stores_ = false;  // a tile's products bring the lines that the next one is stored to

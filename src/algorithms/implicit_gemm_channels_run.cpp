@@ -1,5 +1,6 @@
 // How ChannelLanes computes an item.
 #include <algorithm>
+#include <array>
 #include <new>
 
 #include "kernels/cpu/epilogue.hpp"
@@ -76,6 +77,19 @@ i64 ChannelLanes::list_tiles(const WorkItem& item, const Source& source, i64 fir
   };
   const EvenSplit split(item.columns, tile_.rows);
   const i64 all_rows = item.images * item.rows;
+  if (joined_ && (item.columns == t_.columns || all_rows == 1)) {
+    const EvenSplit joined(all_rows * item.columns, tile_.rows);
+    const i64 c0 = c_at(0, 0);
+    for (i64 part = 0; part < joined.parts(); ++part) {
+      const i64 first = joined.begin(part);
+      const float* a = source.first + first * a_step;
+      const i64 c = c0 + first * c_step;
+      new (&tiles[count++])
+          Tile{a, a + 7 * a_step, c, c + 7 * c_step, first, static_cast<int>(joined.size(part)), {0, 1}};
+    }
+    mark_runs(tiles, count);
+    return count;
+  }
   const auto taps_of = [&](i64 row) { return t_.taps_inside(first_row + item.row0 + row % item.rows); };
   for (i64 row = 0; row < all_rows; ++row) {
     TapConvolution::TapRange inside = taps_of(row);
@@ -96,7 +110,24 @@ i64 ChannelLanes::list_tiles(const WorkItem& item, const Source& source, i64 fir
       pixels += rows;
     }
   }
+  mark_runs(tiles, count);
   return count;
+}
+
+void ChannelLanes::mark_runs(Tile* tiles, i64 count) {
+  const auto apart = [&](i64 i) {
+    const Tile &a = tiles[i], &b = tiles[i + 1];
+    return std::array{b.a0 - a.a0, b.a1 - a.a1, b.c0 - a.c0, b.c1 - a.c1};
+  };
+  for (i64 i = count - 2; i >= 0; --i) {
+    const Tile& next = tiles[i + 1];
+    if (tiles[i].rows != next.rows || tiles[i].taps.first != next.taps.first ||
+        tiles[i].taps.end != next.taps.end)
+      continue;
+    const auto [a0, a1, c0, c1] = apart(i);
+    if (tiles[i].rows > 7 && (a0 != a1 || c0 != c1)) continue;
+    tiles[i].run = next.run > 1 && apart(i) == apart(i + 1) ? next.run + 1 : 2;
+  }
 }
 
 // Of the item that this worker will probably run next: its input, where that is contiguous, or its weights
@@ -112,6 +143,7 @@ Stretch ChannelLanes::ahead(i64 index, const WorkItem& current, const PartCall& 
     return Stretch(call.packed + packed_offset(other.group, 0, other.panel0),
                    4 * steps * (other.panel1 - other.panel0) * panel_width_, calls, steps);
   }
+  if (joined_) return {};  // its pixels are no stretch
   const i64 bytes = size_of(p_.dtype);
   const std::byte* from = static_cast<const std::byte*>(call.in) +
                           t_.in.offset(next->item.image0, 0, next->row0, next->column0) * bytes;
@@ -122,37 +154,77 @@ Stretch ChannelLanes::ahead(i64 index, const WorkItem& current, const PartCall& 
                  calls, taps() * reductions_.largest());
 }
 
-void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stretch& ahead,
-                            bool fetched) const {
+BrgemmCall& ChannelLanes::set_up(const Tile& tile, i64 panel, const Step& step) const {
   const int vectors = panel_vectors(panel);
-  const bool narrow = vectors != tile_.vectors, last = step.cut + 1 == reductions_.parts();
-  const i64 first = panel * panel_width_, k = step.item.group * t_.out_channels + first;
+  const bool narrow = vectors != tile_.vectors;
+  const i64 first = panel * panel_width_;
   BrgemmCall& brgemm = step.brgemm[narrow];
-  const BrgemmKernel kernel = kernels_[narrow][tile.rows - 1];
   brgemm.a0 = tile.a0, brgemm.a1 = tile.a1;
   if (!depths_end_) {
     brgemm.segments = step.segments[narrow] + tile.taps.first / step.merged;
     brgemm.segment_count = (tile.taps.end - tile.taps.first) / step.merged;
   }
-  brgemm.ahead = ahead.next(), brgemm.ahead_step = ahead.step();
   brgemm.b = step.panels + taps() * first * reductions_.size(step.cut);
   brgemm.columns = static_cast<int>(std::min<i64>(vectors * lanes_, t_.out_channels - first));
-  if (in_registers_) {
-    float* out = static_cast<float*>(step.call.out) + first;
-    brgemm.c0 = out + tile.c0, brgemm.c1 = out + tile.c1;
-    if (step.cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
-    if (last) brgemm.column_bias = step.call.bias_of(k);
-    if (last && step.call.residual != nullptr) {
-      const float* residual = static_cast<const float*>(step.call.residual) + first;
-      brgemm.residual0 = residual + tile.c0, brgemm.residual1 = residual + tile.c1;
-    }
-    if (few_steps_ && !fetched) {
-      fetch_to_write(brgemm.c0, std::min(tile.rows, 7), brgemm.c_row_stride, vectors * lanes_);
-      fetch_to_write(brgemm.c1, tile.rows - 7, brgemm.c_row_stride, vectors * lanes_);
-    }
-    kernel(brgemm);
-    return;
+  brgemm.tiles = 1, brgemm.fetches_c = false;
+  if (!in_registers_) return brgemm;
+  float* out = static_cast<float*>(step.call.out) + first;
+  brgemm.c0 = out + tile.c0, brgemm.c1 = out + tile.c1;
+  if (step.cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
+  if (step.cut + 1 < reductions_.parts()) return brgemm;
+  brgemm.column_bias = step.call.bias_of(step.item.group * t_.out_channels + first);
+  if (step.call.residual != nullptr) {
+    const float* residual = static_cast<const float*>(step.call.residual) + first;
+    brgemm.residual0 = residual + tile.c0, brgemm.residual1 = residual + tile.c1;
   }
+  return brgemm;
+}
+
+void ChannelLanes::run_panels(const Tile& tile, i64 panel, i64 end, const Step& step, Stretch& ahead,
+                              bool fetched) const {
+  while (panel < end) {
+    // The narrower last one has a kernel of its own.
+    const bool narrow = panel_vectors(panel) != tile_.vectors;
+    const i64 whole = end < panels_ || panel_vectors(panels_ - 1) == tile_.vectors ? end : end - 1;
+    const i64 count = in_registers_ && !narrow ? whole - panel : 1, last = panel + count - 1;
+    BrgemmCall& brgemm = set_up(tile, panel, step);
+    brgemm.ahead = ahead.next(count), brgemm.ahead_step = ahead.step();
+    brgemm.tiles = count;
+    brgemm.a_tile = 0, brgemm.b_tile = taps() * reductions_.size(step.cut) * panel_width_;
+    brgemm.c_tile = brgemm.bias_tile = panel_width_;
+    brgemm.columns =
+        static_cast<int>(std::min<i64>(panel_vectors(last) * lanes_, t_.out_channels - last * panel_width_));
+    brgemm.fetches_c = in_registers_ && few_steps_ && !fetched;
+    compute(brgemm, tile, panel, step);
+    panel += count;
+  }
+}
+
+void ChannelLanes::run_tiles(const Tile* tiles, i64 count, i64 panel, const Step& step,
+                             Stretch& ahead) const {
+  for (i64 i = 0; i < count;) {
+    const Tile& tile = tiles[i];
+    BrgemmCall& brgemm = set_up(tile, panel, step);
+    const bool whole = brgemm.columns == panel_vectors(panel) * lanes_;
+    const i64 run = in_registers_ && whole ? tile.run : 1;
+    brgemm.ahead = ahead.next(run), brgemm.ahead_step = ahead.step();
+    brgemm.fetches_c = in_registers_ && few_steps_;
+    if (run > 1) {
+      brgemm.tiles = run, brgemm.a_tile = tiles[i + 1].a0 - tile.a0,
+      brgemm.c_tile = tiles[i + 1].c0 - tile.c0;
+      brgemm.b_tile = brgemm.bias_tile = 0;
+    }
+    compute(brgemm, tile, panel, step);
+    i += run;
+  }
+}
+
+// Sums the call's tiles, of which the first is `tile` and the only one where sums are finished apart.
+void ChannelLanes::compute(BrgemmCall& brgemm, const Tile& tile, i64 panel, const Step& step) const {
+  const int vectors = panel_vectors(panel);
+  const BrgemmKernel kernel = kernels_[vectors != tile_.vectors][tile.rows - 1];
+  if (in_registers_) return kernel(brgemm);
+  const i64 first = panel * panel_width_, k = step.item.group * t_.out_channels + first;
   alignas(64) float finished[14 * 64];
   float* sum = finished;
   i64 stride = vectors * lanes_;
@@ -163,7 +235,7 @@ void ChannelLanes::run_tile(const Tile& tile, i64 panel, const Step& step, Stret
   brgemm.c0 = sum, brgemm.c1 = sum + 7 * stride, brgemm.c_row_stride = stride;
   if (step.cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
   kernel(brgemm);
-  if (!last) return;
+  if (step.cut + 1 < reductions_.parts()) return;
   EpilogueCall end;
   end.from_stride = stride, end.columns = brgemm.columns;
   end.column_bias = step.call.bias_of(k), end.column_slopes = step.call.slopes_of(k);
@@ -240,8 +312,8 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
                            4 * tiles[i + 1].rows * t_.out_channels, item.panel1 - storing, taps() * length);
         }
         const bool fetched = fetches_stores_ && i > 0;
-        for (i64 panel = item.panel0; panel < item.panel1; ++panel)
-          run_tile(tiles[i], panel, step, panel < storing ? next : stores, fetched);
+        run_panels(tiles[i], item.panel0, storing, step, next, fetched);
+        run_panels(tiles[i], storing, item.panel1, step, stores, fetched);
       }
     } else {
       for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
@@ -252,7 +324,7 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
         } else {
           next = ahead(index + 1, item, call, count);
         }
-        for (i64 i = 0; i < count; ++i) run_tile(tiles[i], panel, step, next, false);
+        run_tiles(tiles, count, panel, step, next);
       }
     }
   }

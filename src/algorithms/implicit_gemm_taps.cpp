@@ -190,7 +190,7 @@ i64 pitch_of(const TensorShape& s, Layout layout) {
 TapConvolution flattened(const TapConvolution& t, Layout layout) {
   const bool dense = t.taps.size() == 1 && t.taps[0].h == 0 && t.taps[0].w == 0 && t.step_h == 1 &&
                      t.step_w == 1 && t.out_step_h == 1 && t.out_step_w == 1 && t.rows == t.in.h &&
-                     t.columns == t.in.w;
+                     t.columns == t.in.w && (t.rows == 1 || t.in.stride_h == t.columns * t.in.stride_w);
   if (!dense || t.in.d > 1 || t.out.d > 1) return t;
   Problem product;  // in its sizes
   product.layout = layout, product.groups = t.groups;
@@ -202,6 +202,18 @@ TapConvolution flattened(const TapConvolution& t, Layout layout) {
   flat.rows = flat.image_rows = product.p(), flat.columns = product.q();
   flat.in = x_shape(product), flat.out = conv_shape(product);
   return flat;
+}
+
+std::optional<TapConvolution> without_stride(const TapConvolution& t) {
+  const bool lone = t.taps.size() == 1 && t.taps[0].h == 0 && t.taps[0].w == 0 && t.step_h * t.step_w > 1;
+  const bool whole = t.out_h0 == 0 && t.out_w0 == 0 && t.out_step_h == 1 && t.out_step_w == 1 &&
+                     t.rows == t.out.h && t.columns == t.out.w && t.column_phases == 1;
+  if (!lone || !whole || t.padded() || t.in.d > 1 || t.out.d > 1) return std::nullopt;
+  TapConvolution dense = t;
+  dense.in.h = t.rows, dense.in.w = t.columns;
+  dense.in.stride_h *= t.step_h, dense.in.stride_w *= t.step_w;
+  dense.step_h = dense.step_w = 1;
+  return dense;
 }
 
 FilterView filter_view(const Problem& p, const Tap& tap, std::int64_t group) {

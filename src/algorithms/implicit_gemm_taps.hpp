@@ -3,6 +3,7 @@
 #define FALTUNG_SRC_ALGORITHMS_IMPLICIT_GEMM_TAPS_HPP_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,10 @@ std::vector<std::vector<TapConvolution>> by_columns(const std::vector<TapConvolu
 // If it is a product of matrices (1x1, dense), the same with images' pixels in one row: in nhwc all images'
 // in one, in nchw each image's in its own.
 TapConvolution flattened(const TapConvolution& convolution, Layout layout);
+
+// If it is a strided 1x1 that writes all of its result in order, the same without a stride: over the pixels
+// that it reads, as a tensor of their own, whose pixels and rows lie that much further apart. Else nothing.
+std::optional<TapConvolution> without_stride(const TapConvolution& convolution);
 
 // The weight of tap between input channel c and output channel k of a group, in a tensor of w_shape(problem):
 // its offset in elements is base + c * c_stride + k * k_stride.
