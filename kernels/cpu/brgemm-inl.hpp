@@ -218,11 +218,15 @@ HWY_INLINE void sum_tile(const BrgemmCall& call, Operands& of, Lines& near, Line
     const char* b = of.b + 4 * segment->b;
     std::int64_t left = call.length;
     if constexpr (kRows == BrgemmRows::strided && kSteps > 1) {
-      if (a_step == 4 && b_step == kStepBytes && kSteps * ahead_step <= 64) {
+      constexpr int kFetches = 2;  // of lines ahead, in so many steps together
+      if (a_step == 4 && b_step == kStepBytes && kSteps / kFetches * ahead_step <= 64) {
         for (; left >= kSteps; left -= kSteps) {
-          __builtin_prefetch(ahead, 0, 3);
-          ahead += kSteps * ahead_step;
-          keep(ahead);
+#pragma GCC unroll 2
+          for (int i = 0; i < kFetches; ++i) {
+            __builtin_prefetch(ahead, 0, 3);
+            ahead += kSteps / kFetches * ahead_step;
+            keep(ahead);
+          }
 #pragma GCC unroll 4
           for (int i = 0; i < kSteps; ++i) {
             sum_step(

@@ -294,8 +294,9 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
         merged};
     const i64 panel_count = item.panel1 - item.panel0;
     // Weights that stay in L2 are read again for each tile, so that its input stays in L1 and its output is
-    // written whole; larger ones are read once an item, the next panel's on their way meanwhile.
-    if (weights_stay_) {
+    // written whole; larger ones are read once an item, the next panel's on their way meanwhile, and so is a
+    // lone panel, beside whose tiles the next ones' pixels come.
+    if (weights_stay_ && panel_count > 1) {
       if (cut == 0) next = ahead(index + 1, item, call, reductions_.parts() * count * panel_count);
       for (i64 i = 0; i < count; ++i) {
         const bool more = i + 1 < count;
@@ -321,6 +322,9 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
           const i64 steps = taps() * length;
           next = Stretch(panels + steps * (panel + 1) * panel_width_,
                          4 * steps * panel_vectors(panel + 1) * lanes_, count, steps);
+        } else if (tiles_are_runs_ && panel_count == 1 && count > 1) {
+          const Tile& end = tiles[count - 1];
+          next = Stretch(tiles[1].a0, (end.a0 - tiles[0].a0 + end.rows * from.pixel) * 4, count, length);
         } else {
           next = ahead(index + 1, item, call, count);
         }
