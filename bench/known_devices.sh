@@ -89,6 +89,16 @@ network_problems() {
   for epilogue in biasf32,silu biasf32 biasf32,residual; do network_problems_of $epilogue --suite workloads/efficientnet_b2.csv; done
   compiled_problems | while read -r name problem epilogue; do echo "$name,\"fwd:$problem:f16:nhwc:$epilogue\""; done
 }
+# batch_problems: other batches of the lists that people run most, in 16 bits.
+batch_problems() {
+  local layout batch
+  asked f16 fwd || return 0
+  for layout in nhwc nchw; do
+    for batch in 2 16 64 128; do
+      "$FALTUNG" prepare --problems --layout $layout --dtype f16 --batch $batch --suite workloads/resnet50.csv --suite workloads/efficientnet_b2.csv | tail -n +2
+    done
+  done
+}
 # networks: NAME OPTION... of those that are prepared in f16 with all that is no convolution, too.
 networks() {
   local name n
@@ -111,6 +121,7 @@ problems() {
     for epilogue in bias bias,relu biasf32,relu; do problems_of $math fwd "$common" $epilogue; done
   done
   network_problems
+  batch_problems
   for math in f32 tf32; do problems_of $math fwd "$lists"; done
   for epilogue in bias,residual,relu biasf32,residual,relu bias,silu biasf32,silu bias,relu,maxpool2; do
     for math in f16 bf16; do problems_of $math fwd "$common" $epilogue; done
@@ -193,7 +204,7 @@ write_networks() {
 mkdir -p "$here"
 common >"$here/common.csv"
 problems >"$here/all.csv"
-head -n "$((${FIRST:-4769} + 1))" "$here/all.csv" >"$here/problems.csv"
+head -n "$((${FIRST:-5273} + 1))" "$here/all.csv" >"$here/problems.csv"
 code=$here/code.pack
 FALTUNG_STORE=${KEEP:-$(mktemp -d)}
 export FALTUNG_STORE FALTUNG_KNOWN_DEVICES=none
