@@ -1,4 +1,5 @@
 // How implicit GEMM on the CPU divides its work, and what it predicts.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -97,13 +98,24 @@ TEST(ImplicitGemmCpuDeathTest, SharesFewTilesByVectors) {
   EXPECT_EXIT(std::exit(all_share() ? 0 : 1), testing::ExitedWithCode(0), "");
 }
 
+std::size_t scratch_of(const std::string& shape, int rows) {
+  const Problem p = parse_problem("fwd:" + shape + ":f32:nhwc");
+  return make_channel_lanes(p, tap_convolutions(p).front(), {rows, 2}, 2)->scratch_bytes();
+}
+
 // Pixels a page apart push each other out of the first-level cache; copying them costs more than that.
 TEST(ImplicitGemmCpu, ReadsPixelsAPageApartWhereTheyLie) {
-  for (const char* shape : {"n1c1024h14w14k256r1s1", "n1c512h28w28k1024r1s1:st2"}) {
-    const Problem p = parse_problem(std::string("fwd:") + shape + ":f32:nhwc");
-    const auto lanes = make_channel_lanes(p, tap_convolutions(p).front(), {brgemm_max_rows(2), 2}, 2);
-    EXPECT_LT(lanes->scratch_bytes(), std::size_t{64} << 10) << shape;
-  }
+  const int rows = brgemm_max_rows(2);
+  for (const std::string& shape :
+       {std::string("n1c1024h14w14k256r1s1"), fmt::format("n1c512h28w{}k1024r1s1:st2", 4 * rows)})
+    EXPECT_LT(scratch_of(shape, rows), std::size_t{64} << 10) << shape;
+}
+
+// Of a strided 1x1's row a tile would be left with one pixel: rows are copied one after the other first.
+TEST(ImplicitGemmCpu, JoinsRowsThatLeaveTilesShort) {
+  const int rows = brgemm_max_rows(2);
+  const std::string shape = fmt::format("n2c512h28w{}k1024r1s1:st2", 2 * (rows + 1));
+  EXPECT_GT(scratch_of(shape, rows), std::size_t{512} * 4 * static_cast<std::size_t>(rows + 1)) << shape;
 }
 
 // A plane that no cache has room for is not staged whole, though there is but one.
