@@ -16,16 +16,6 @@ inline constexpr std::int64_t kFetchedLine = 64;  // bytes
 // Steps of a register tile of pixels up to which its stores wait for their lines beside its products.
 inline constexpr std::int64_t kFewStepsOfPixels = 512;
 
-// The lines that a tile will be stored to, on their way while it is computed.
-inline void fetch_to_write(const float* to, std::int64_t rows, std::int64_t row_stride,
-                           std::int64_t columns) {
-  constexpr std::int64_t kLineFloats = 16;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    for (std::int64_t i = 0; i < columns; i += kLineFloats)
-      __builtin_prefetch(to + row * row_stride + i, 1, 3);
-  }
-}
-
 // Of lines to fetch what so many steps of a micro-kernel do, one each; what is beyond is asked for at once.
 inline BrgemmFetch in_steps(BrgemmFetch fetch, std::int64_t steps) {
   for (; fetch.lines > steps; --fetch.lines) {
