@@ -75,21 +75,9 @@ i64 ChannelLanes::list_tiles(const WorkItem& item, const Source& source, i64 fir
     return t_.out_offset(item.image0 + row_index / item.rows, item.group * t_.out_channels,
                          item.row0 + row_index % item.rows, item.column0 + column);
   };
-  const EvenSplit split(item.columns, tile_.rows);
-  const i64 all_rows = item.images * item.rows;
-  if (joined_ && (item.columns == t_.columns || all_rows == 1)) {
-    const EvenSplit joined(all_rows * item.columns, tile_.rows);
-    const i64 c0 = c_at(0, 0);
-    for (i64 part = 0; part < joined.parts(); ++part) {
-      const i64 first = joined.begin(part);
-      const float* a = source.first + first * a_step;
-      const i64 c = c0 + first * c_step;
-      new (&tiles[count++])
-          Tile{a, a + 7 * a_step, c, c + 7 * c_step, first, static_cast<int>(joined.size(part)), {0, 1}};
-    }
-    mark_runs(tiles, count);
-    return count;
-  }
+  const bool one_row = joined_ && item.columns == t_.columns;
+  const i64 all_rows = one_row ? 1 : item.images * item.rows;
+  const EvenSplit split(one_row ? item.images * item.rows * item.columns : item.columns, tile_.rows);
   const auto taps_of = [&](i64 row) { return t_.taps_inside(first_row + item.row0 + row % item.rows); };
   for (i64 row = 0; row < all_rows; ++row) {
     TapConvolution::TapRange inside = taps_of(row);
