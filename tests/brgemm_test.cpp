@@ -71,7 +71,7 @@ void check(const Product& shape, bool everything, std::int64_t gap) {
     call.column_bias = bias.data(), call.row_bias = bias.data() + 100;
     call.addend0 = addend.data(), call.addend1 = addend.data() + c_group1;
     call.residual0 = residual.data(), call.residual1 = residual.data() + c_group1;
-    call.relu = true;
+    call.activation = {Activation::relu};
   }
   for (int m = 0; m < shape.m; ++m) {
     const std::int64_t row = m < 7 ? m * row_stride : group1 + (m - 7) * row_stride;
@@ -120,7 +120,7 @@ TEST(Brgemm, TilesOfACallAreThoseOfAsManyCalls) {
     call.a0 = a.data(), call.a1 = a.data() + (contiguous ? 7 : 7 * kLength);
     call.a_step = contiguous ? 16 : 1, call.a_row_stride = kLength;
     call.segments = &segment, call.segment_count = 1, call.length = kLength;
-    call.b_step = width, call.c_row_stride = c_stride, call.relu = true;
+    call.b_step = width, call.c_row_stride = c_stride, call.activation = {Activation::relu};
     call.row_bias = added.data(), call.fetches_c = true;
     const auto run = [&](std::vector<float>& c, std::int64_t first, std::int64_t tiles) {
       const bool last = first + tiles == kTiles;
@@ -172,8 +172,13 @@ TEST(Brgemm, RowsOfACallAreThoseOfAsManyCalls) {
 }
 
 // In registers as behind it, bit for bit.
-TEST(Brgemm, HardswishIsTheEpilogues) {
+TEST(Brgemm, ActivationsAreTheEpilogues) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr ActivationCall kActivations[] = {
+      {Activation::relu},       {Activation::relu6},     {Activation::leaky_relu, 0.1f},
+      {Activation::sigmoid},    {Activation::silu},      {Activation::gelu},
+      {Activation::gelu_tanh},  {Activation::hardswish}, {Activation::hardsigmoid, 0.2f},
+      {Activation::clip, -1, 6}};
   const std::vector<float> a{-8, -3, -2.9f, -1, 0, 0.3f, 1, 2.9f, 3, 7, 1e30f, kInfinity};
   for (const BrgemmRows rows : {BrgemmRows::strided, BrgemmRows::contiguous}) {
     for (int vectors = 1; vectors <= kBrgemmMaxVectors; ++vectors) {
@@ -191,16 +196,19 @@ TEST(Brgemm, HardswishIsTheEpilogues) {
         brgemm_kernel(rows, m, vectors)(call);
       };
       run(plain);
-      call.hardswish = true;
-      run(inside);
-      EpilogueCall end;
-      end.from = plain.data(), end.to = behind.data(), end.rows = m;
-      end.columns = end.from_stride = end.to_stride = columns;
-      end.activation = {Activation::hardswish};
-      epilogue_store(end);
-      EXPECT_EQ(std::memcmp(inside.data(), behind.data(), inside.size() * sizeof(float)), 0)
-          << m << " x " << vectors;
-      EXPECT_NE(inside[0], plain[0]);
+      for (const ActivationCall activation : kActivations) {
+        call.activation = activation;
+        run(inside);
+        EpilogueCall end;
+        end.from = plain.data(), end.to = behind.data(), end.rows = m;
+        end.columns = end.from_stride = end.to_stride = columns;
+        end.activation = activation;
+        epilogue_store(end);
+        EXPECT_EQ(std::memcmp(inside.data(), behind.data(), inside.size() * sizeof(float)), 0)
+            << name(activation.kind) << " of " << m << " x " << vectors;
+        EXPECT_NE(inside[0], plain[0]);
+      }
+      call.activation = {};
     }
   }
 }
@@ -266,7 +274,7 @@ TEST(Brgemm, NanPassesRelu) {
   const BrgemmSegment segment{0, 0};
   BrgemmCall call;
   call.a0 = a.data(), call.b = b.data(), call.segments = &segment, call.segment_count = 1;
-  call.length = 1, call.c0 = c.data(), call.columns = 1, call.relu = true;
+  call.length = 1, call.c0 = c.data(), call.columns = 1, call.activation = {Activation::relu};
   brgemm_kernel(BrgemmRows::strided, 1, 1)(call);
   EXPECT_NE(c[0], c[0]);
 }

@@ -84,6 +84,12 @@ struct Lines {
   }
 };
 
+// Whether an activation has more constants than registers are left beside a tile's sums.
+inline bool is_activated_in_memory(Activation activation) {
+  return activation != Activation::none && activation != Activation::relu &&
+         activation != Activation::hardswish;
+}
+
 // What is done to a tile's sums, and storing so many columns of them, offset elements behind C's begin; its
 // bias is so many behind the first's.
 template <int kM, int kVectors>
@@ -125,7 +131,7 @@ HWY_INLINE void finish_tile(const BrgemmCall& call, std::int64_t offset, std::in
       }
     }
   }
-  if (call.relu) {
+  if (call.activation.kind == Activation::relu) {
     const BrgemmVec zero = hn::Zero(d);
 #pragma GCC unroll 16
     for (int m = 0; m < kM; ++m) {
@@ -135,12 +141,26 @@ HWY_INLINE void finish_tile(const BrgemmCall& call, std::int64_t offset, std::in
       }
     }
   }
-  if (call.hardswish) {
+  if (call.activation.kind == Activation::hardswish) {
 #pragma GCC unroll 16
     for (int m = 0; m < kM; ++m) {
 #pragma GCC unroll 4
       for (int n = 0; n < kVectors; ++n)
         sum[m][n] = vec_activate<Activation::hardswish>(sum[m][n], sum[m][n], sum[m][n]);
+    }
+  }
+  if (is_activated_in_memory(call.activation.kind)) {
+    HWY_ALIGN float held[kM][kVectors][kLanes];
+#pragma GCC unroll 16
+    for (int m = 0; m < kM; ++m) {
+#pragma GCC unroll 4
+      for (int n = 0; n < kVectors; ++n) hn::Store(sum[m][n], d, held[m][n]);
+    }
+    activate_vectors(call.activation, held[0][0], kM * kVectors, 1, hn::Set(d, call.activation.a));
+#pragma GCC unroll 16
+    for (int m = 0; m < kM; ++m) {
+#pragma GCC unroll 4
+      for (int n = 0; n < kVectors; ++n) sum[m][n] = hn::Load(d, held[m][n]);
     }
   }
 #pragma GCC unroll 16

@@ -16,6 +16,8 @@
 
 #include <cstdint>
 
+#include "src/problem/problem.hpp"
+
 namespace faltung {
 
 struct BrgemmSegment {
@@ -68,8 +70,7 @@ struct BrgemmCall {
   const float* addend1 = nullptr;
   const float* residual0 = nullptr;  // another one
   const float* residual1 = nullptr;
-  bool relu = false;
-  bool hardswish = false;
+  ActivationCall activation;  // not prelu, of which each channel has its own slope
 };
 
 using BrgemmKernel = void (*)(const BrgemmCall&);

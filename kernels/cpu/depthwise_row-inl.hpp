@@ -47,30 +47,32 @@ struct Row {
 // What an epilogue has beyond a bias and relu, for a tile's sums in memory:
 // held[kPixels][vectors][kFloatLanes] with the bias added. Out of line, once for all filters.
 template <DType kType, bool kPart>
-HWY_NOINLINE void finish_held(const Row<kType>& row, const float* held, int vectors, i64 valid, i64 offset,
+HWY_NOINLINE void finish_held(const Row<kType>& row, float* const held, int vectors, i64 valid, i64 offset,
                               i64 channel, std::size_t lanes) {
   const Epilogue& e = *row.epilogue;
-  const bool after = e.residual_order == ResidualOrder::after_activation;
-  const ActivationCall activation = activation_of(e);
-  V a[kWide] = {};
-  for (int v = 0; v < vectors; ++v)
-    a[v] = a_of_channels(activation, row.slopes, channel + v * kFloatLanes,
-                         kPart ? static_cast<i64>(lanes) : kFloatLanes);
-  with_activation(activation, [&](const auto& activated) HWY_ATTR {
-    for (i64 j = 0; j < valid; ++j, offset += row.out_pixel) {
-      for (int v = 0; v < vectors; ++v, held += kFloatLanes) {
-        const i64 to = offset + v * kFloatLanes;
-        V value = hn::Load(D(), held);
-        if (row.residual == nullptr) {
-          value = activated(value, a[v]);
-        } else {
-          const V residual = load_lanes<kType, kPart>(row.residual + to, lanes);
-          value =
-              after ? hn::Add(activated(value, a[v]), residual) : activated(hn::Add(value, residual), a[v]);
-        }
-        store_lanes<kType, kPart>(value, row.out + to, lanes);
-      }
+  const auto each = [&](const auto& body) HWY_ATTR {
+    float* value = held;
+    i64 to = offset;
+    for (i64 j = 0; j < valid; ++j, to += row.out_pixel) {
+      for (int v = 0; v < vectors; ++v, value += kFloatLanes) body(value, to + v * kFloatLanes);
     }
+  };
+  const auto with_residual = [&](const float* value, i64 to) HWY_ATTR {
+    return hn::Add(hn::Load(D(), value), load_lanes<kType, kPart>(row.residual + to, lanes));
+  };
+  const bool is_added = row.residual != nullptr, after = e.residual_order == ResidualOrder::after_activation;
+  if (is_added && !after)
+    each([&](float* value, i64 to) HWY_ATTR { hn::Store(with_residual(value, to), D(), value); });
+  const ActivationCall activation = activation_of(e);
+  const int apart = row.slopes == nullptr ? 1 : vectors;  // channels have slopes of their own
+  for (int v = 0; v < apart; ++v) {
+    const V a = a_of_channels(activation, row.slopes, channel + v * kFloatLanes,
+                              kPart ? static_cast<i64>(lanes) : kFloatLanes);
+    activate_vectors(activation, held + v * kFloatLanes, static_cast<int>(valid) * vectors / apart, apart, a);
+  }
+  each([&](const float* value, i64 to) HWY_ATTR {
+    const V result = is_added && after ? with_residual(value, to) : hn::Load(D(), value);
+    store_lanes<kType, kPart>(result, row.out + to, lanes);
   });
 }
 

@@ -87,20 +87,6 @@ HWY_INLINE FloatVec load_columns(const Element<kType>* row, std::int64_t first, 
   return hn::Load(d, values);
 }
 
-// body(activated), activated(v, a) being the activation of a vector: one choice for many of them, whose
-// evaluations overlap.
-template <class Body>
-HWY_INLINE void with_activation(const ActivationCall& activation, const Body& body) {
-  const FloatVec b = hn::Set(FloatTag(), activation.b);
-  switch (activation.kind) {
-#define FALTUNG_ACTIVATION(op, value) \
-  case Activation::op:                \
-    return body([&](FloatVec x, FloatVec a) HWY_ATTR { return vec_activate<Activation::op>(x, a, b); });
-#include "kernels/common/epilogue_ops.inc"
-#undef FALTUNG_ACTIVATION
-  }
-}
-
 // Whether an activation is more than a comparison, so that vectors are better evaluated many at a time.
 inline bool takes_long(Activation activation) {
   return activation != Activation::none && activation != Activation::relu;

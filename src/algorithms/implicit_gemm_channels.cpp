@@ -57,7 +57,7 @@ void ChannelLanes::choose_panels() {
   const i64 input_bytes = planes() * t_.extent_h() * ((tile_.rows - 1) * t_.step_w + t_.extent_w()) * 4;
   reductions_ = EvenSplit(t_.in_channels, std::max<i64>(16, std::min(most_panel_bytes() / panel_bytes,
                                                                      most_stage_bytes() / input_bytes)));
-  in_registers_ = epilogue_in_registers(p_);
+  in_kernel_ = epilogue_in_kernel(p_);
   few_steps_ = taps() * t_.in_channels <= kFewStepsOfPixels;
   for (const bool narrow : {false, true}) {
     const int vectors = narrow ? panel_vectors(panels_ - 1) : tile_.vectors;
@@ -123,7 +123,7 @@ void ChannelLanes::choose_items(int threads) {
   grid_.divide_images(images);
 
   const i64 pixels = grid_.images() * grid_.rows() * grid_.columns();
-  const bool sums_wait = reductions_.parts() > 1 && !in_registers_;
+  const bool sums_wait = reductions_.parts() > 1 && !in_kernel_;
   grid_.divide_panels(panels_, sums_wait ? ceil_div(pixels * channels_padded_ * 4, kSumBytes) : 1,
                       by_pixels && grid_.pixel_items() >= i64{2} * threads ? 0 : threads);
 
@@ -140,7 +140,7 @@ void ChannelLanes::choose_items(int threads) {
                         ? std::max<i64>(1, panels_ * t_.in_channels / (t_.in_channels + t_.out_channels))
                         : panels_ / 2;
   if (tiles_are_runs_ && !bring_stores(reading_panels_) && bring_stores(0)) reading_panels_ = 0;
-  fetches_stores_ = in_registers_ && few_steps_ && weights_stay_ && !pairs_ && panels_ > 1 &&
+  fetches_stores_ = in_kernel_ && few_steps_ && weights_stay_ && !pairs_ && panels_ > 1 &&
                     grid_.panels() == panels_ && t_.groups == 1 &&
                     t_.out.stride_w * t_.out_step_w == t_.out_channels && bring_stores(reading_panels_);
   stage_floats_ = staged_ ? stage_floats(grid_.images(), grid_.rows(), grid_.columns()) : 0;

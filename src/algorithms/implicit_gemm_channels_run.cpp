@@ -155,7 +155,7 @@ BrgemmCall& ChannelLanes::set_up(const Tile& tile, i64 panel, const Step& step) 
   brgemm.b = step.panels + taps() * first * reductions_.size(step.cut);
   brgemm.columns = static_cast<int>(std::min<i64>(vectors * lanes_, t_.out_channels - first));
   brgemm.tiles = 1, brgemm.fetches_c = false;
-  if (!in_registers_) return brgemm;
+  if (!in_kernel_) return brgemm;
   float* out = static_cast<float*>(step.call.out) + first;
   brgemm.c0 = out + tile.c0, brgemm.c1 = out + tile.c1;
   if (step.cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
@@ -174,7 +174,7 @@ void ChannelLanes::run_panels(const Tile& tile, i64 panel, i64 end, const Step& 
     // The narrower last one has a kernel of its own.
     const bool narrow = panel_vectors(panel) != tile_.vectors;
     const i64 whole = end < panels_ || panel_vectors(panels_ - 1) == tile_.vectors ? end : end - 1;
-    const i64 count = in_registers_ && !narrow ? whole - panel : 1, last = panel + count - 1;
+    const i64 count = in_kernel_ && !narrow ? whole - panel : 1, last = panel + count - 1;
     BrgemmCall& brgemm = set_up(tile, panel, step);
     brgemm.ahead = ahead.next(count), brgemm.ahead_step = ahead.step();
     brgemm.tiles = count;
@@ -182,7 +182,7 @@ void ChannelLanes::run_panels(const Tile& tile, i64 panel, i64 end, const Step& 
     brgemm.c_tile = brgemm.bias_tile = panel_width_;
     brgemm.columns =
         static_cast<int>(std::min<i64>(panel_vectors(last) * lanes_, t_.out_channels - last * panel_width_));
-    brgemm.fetches_c = in_registers_ && few_steps_ && !fetched;
+    brgemm.fetches_c = in_kernel_ && few_steps_ && !fetched;
     compute(brgemm, tile, panel, step);
     panel += count;
   }
@@ -194,9 +194,9 @@ void ChannelLanes::run_tiles(const Tile* tiles, i64 count, i64 panel, const Step
     const Tile& tile = tiles[i];
     BrgemmCall& brgemm = set_up(tile, panel, step);
     const bool whole = brgemm.columns == panel_vectors(panel) * lanes_;
-    const i64 run = in_registers_ && whole ? tile.run : 1;
+    const i64 run = in_kernel_ && whole ? tile.run : 1;
     brgemm.ahead = ahead.next(run), brgemm.ahead_step = ahead.step();
-    brgemm.fetches_c = in_registers_ && few_steps_;
+    brgemm.fetches_c = in_kernel_ && few_steps_;
     if (run > 1) {
       brgemm.tiles = run, brgemm.a_tile = tiles[i + 1].a0 - tile.a0,
       brgemm.c_tile = tiles[i + 1].c0 - tile.c0;
@@ -211,7 +211,7 @@ void ChannelLanes::run_tiles(const Tile* tiles, i64 count, i64 panel, const Step
 void ChannelLanes::compute(BrgemmCall& brgemm, const Tile& tile, i64 panel, const Step& step) const {
   const int vectors = panel_vectors(panel);
   const BrgemmKernel kernel = kernels_[vectors != tile_.vectors][tile.rows - 1];
-  if (in_registers_) return kernel(brgemm);
+  if (in_kernel_) return kernel(brgemm);
   const i64 first = panel * panel_width_, k = step.item.group * t_.out_channels + first;
   alignas(64) float finished[14 * 64];
   float* sum = finished;
@@ -272,8 +272,8 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
       brgemm[narrow].segments = list, brgemm[narrow].segment_count = listed;
       brgemm[narrow].length = length * merged;
       brgemm[narrow].c_row_stride = t_.out.stride_w * t_.out_step_w;
-      if (in_registers_ && cut + 1 == reductions_.parts())
-        activate_in_registers(brgemm[narrow], p_.epilogue.activation);
+      if (in_kernel_ && cut + 1 == reductions_.parts())
+        brgemm[narrow].activation = activation_of(p_.epilogue);
     }
     const float* panels =
         call.packed + taps() * channels_padded_ * (item.group * t_.in_channels + reductions_.begin(cut));

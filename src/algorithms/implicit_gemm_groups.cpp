@@ -33,7 +33,7 @@ class GroupLanes : public ImplicitGemmPart {
       : ImplicitGemmPart(problem, side_by_side(convolution)), rows_(rows), lanes_(brgemm_lanes()) {
     channels_ = t_.in_channels / p_.groups;
     panels_ = ceil_div(t_.out_channels, lanes_);
-    in_registers_ = epilogue_in_registers(p_);
+    in_kernel_ = epilogue_in_kernel(p_);
     sharing_ = tap_rows_are_shared() ? kSharing : 1;
     const i64 step_bytes = t_.in.c * t_.step_w * 4;
     staged_ = p_.dtype != DType::f32 || has_affine(p_) || t_.padded() || t_.in.c % lanes_ != 0 ||
@@ -84,7 +84,7 @@ class GroupLanes : public ImplicitGemmPart {
 
   int rows_, lanes_;
   i64 channels_ = 1, panels_ = 1, sharing_ = 1, stage_floats_ = 0;
-  bool in_registers_ = false, staged_ = false;
+  bool in_kernel_ = false, staged_ = false;
 };
 
 void GroupLanes::choose_items(int threads) {
@@ -172,7 +172,7 @@ void GroupLanes::run_tile(BrgemmCall& brgemm, const PartCall& call, i64 panel, i
   const float* const bias = call.bias_of(k);
   brgemm.columns = static_cast<int>(columns);
   const BrgemmKernel kernel = brgemm_group_kernel(rows, static_cast<int>(sharing_));
-  if (in_registers_) {
+  if (in_kernel_) {
     brgemm.c0 = static_cast<float*>(call.out) + out, brgemm.c_row_stride = pixel;
     brgemm.c1 = brgemm.c0 + 7 * pixel;
     brgemm.column_bias = bias;
@@ -180,7 +180,7 @@ void GroupLanes::run_tile(BrgemmCall& brgemm, const PartCall& call, i64 panel, i
       brgemm.residual0 = static_cast<const float*>(call.residual) + out;
       brgemm.residual1 = brgemm.residual0 + 7 * pixel;
     }
-    activate_in_registers(brgemm, p_.epilogue.activation);
+    brgemm.activation = activation_of(p_.epilogue);
     return kernel(brgemm);
   }
   alignas(64) float finished[14 * 16];

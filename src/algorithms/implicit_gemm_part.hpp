@@ -131,15 +131,9 @@ std::unique_ptr<ImplicitGemmPart> make_pair_tiles(const Problem& problem, const 
                                                   PairUnit unit, int threads);
 
 // Whether the micro-kernel can do the epilogue itself, on its way to memory.
-inline bool epilogue_in_registers(const Problem& p) {
+inline bool epilogue_in_kernel(const Problem& p) {
   return p.dtype == DType::f32 && p.epilogue.residual_order == ResidualOrder::before_activation &&
-         (p.epilogue.activation == Activation::none || p.epilogue.activation == Activation::relu ||
-          p.epilogue.activation == Activation::hardswish);
-}
-// What it then does last.
-inline void activate_in_registers(BrgemmCall& call, Activation activation) {
-  call.relu = activation == Activation::relu;
-  call.hardswish = activation == Activation::hardswish;
+         p.epilogue.activation != Activation::prelu;
 }
 
 }  // namespace faltung

@@ -40,7 +40,7 @@ PixelLanes::PixelLanes(const Problem& problem, const TapConvolution& convolution
   for (i64 i = 0; i < panels_.parts(); ++i)
     packed_panels_.push_back({panels_.begin(i), panels_.size(i), panels_.size(i)});
   phases_h_ = std::min(t_.step_h, t_.extent_h()), phases_w_ = std::min(t_.step_w, t_.extent_w());
-  in_registers_ = epilogue_in_registers(p_) && t_.out_step_w == 1;
+  in_kernel_ = epilogue_in_kernel(p_) && t_.out_step_w == 1;
   for (int vectors = 1; vectors <= tile_.vectors; ++vectors) {
     for (const i64 part : {i64{0}, panels_.parts() - 1}) {
       const int m = static_cast<int>(panels_.size(part));
@@ -105,7 +105,7 @@ void PixelLanes::choose_items(int threads) {
     in_place_ = may_read_in_place(rows, columns) &&
                 in_place_ns(rows, columns, static_cast<double>(grid_.panels())) < stage_ns(1, rows, columns);
     const i64 pixels = grid_.rows() * grid_.columns();
-    if (reductions_.parts() > 1 && !in_registers_) sum_floats_ = grid_.panels() * panels_.largest() * pixels;
+    if (reductions_.parts() > 1 && !in_kernel_) sum_floats_ = grid_.panels() * panels_.largest() * pixels;
     if (in_tiles_ && !in_place_) line_floats_ = kLineChannels * round_up(pixels, 16) + kBeyond;
   }
   stage_floats_ = in_place_ ? 0 : stage_floats(grid_.images(), grid_.rows(), grid_.columns());
@@ -196,7 +196,7 @@ PixelLanes::Division PixelLanes::best_division(int threads) const {
   const i64 width = tile_.vectors * lanes_, lines = t_.groups * t_.images() * t_.rows;
   const i64 unit = in_tiles_ && lines * ceil_div(t_.columns, width) < i64{4} * threads ? lanes_ : width;
   const i64 most = in_tiles_ ? cpu_caches().level2 / 4 / 4 : most_stage_floats();
-  const bool sums_wait = reductions_.parts() > 1 && !in_registers_;
+  const bool sums_wait = reductions_.parts() > 1 && !in_kernel_;
   Division best{1, std::min(t_.columns, unit), panels_.parts(), unit};
   double best_ns = INFINITY;
   const auto consider = [&](i64 rows, i64 columns) {
@@ -271,7 +271,7 @@ double PixelLanes::item_ns(i64 rows, i64 columns, double panels) const {
   split.each_size([&](i64 vectors, i64 count) {
     panel += static_cast<double>(count) * (panel_tile_ns(reads, static_cast<int>(vectors)) +
                                            kTile * cycle_ns() + refill_ns(rows * columns));
-    if (in_tiles_ && in_registers_) panel += kCall * cycle_ns();
+    if (in_tiles_ && in_kernel_) panel += kCall * cycle_ns();
   });
   panel = panel * static_cast<double>(lines(rows)) + scatter_ns(rows * columns);
   panel += weights_ns(static_cast<i64>(panels));
@@ -339,7 +339,7 @@ double PixelLanes::flat_item_ns(i64 images, i64 panels) const {
   // The sums go through memory once more, with each cut, but those of tiles that are one image's.
   const double cuts = static_cast<double>(flat_reductions(images).parts());
   const i64 through_memory =
-      dense_ && in_registers_ ? std::min(columns, (images - 1) * split.largest() * lanes_) : columns;
+      dense_ && in_kernel_ ? std::min(columns, (images - 1) * split.largest() * lanes_) : columns;
   const double sums = cuts * static_cast<double>(through_memory * panels_.largest()) * kStagedFloatNs;
   return static_cast<double>(panels) *
              (full * (tile.of(steps()) + (cuts - 1) * tile.once + refill_ns(columns)) + sums +

@@ -113,7 +113,7 @@ class PixelLanes : public ImplicitGemmPart {
   std::int64_t plane_floats(const PhaseStrides& strides) const {
     return phases_h_ * phases_w_ * strides.phase;
   }
-  void finish_in_registers(BrgemmCall& brgemm, const PartCall& call, std::int64_t k, const float* to) const;
+  void finish_in_kernel(BrgemmCall& brgemm, const PartCall& call, std::int64_t k, const float* to) const;
   void finish_between(const EpilogueCall& end, const PartCall& call, std::int64_t k,
                       std::int64_t offset) const;
   void finish_phases(const EpilogueCall& end, const PartCall& call, std::int64_t image, std::int64_t k,
@@ -129,7 +129,7 @@ class PixelLanes : public ImplicitGemmPart {
   EvenSplit panels_;      // of output channels
   EvenSplit reductions_;  // of input channels
   bool flat_ = false, joined_ = false, in_tiles_ = false, in_place_ = false;
-  bool in_registers_ = false;
+  bool in_kernel_ = false;
   bool dense_ = false;       // rows that are flat follow each other in the result, too
   bool depths_end_ = false;  // some images have taps beyond the first depth or the last
   double share_ = 1;         // of taps that are multiplied with, those of rows or depths inside

@@ -11,14 +11,14 @@ using i64 = std::int64_t;
 
 // What else the micro-kernel does to a tile of output channels from k on that is stored to `to` in the
 // result, or where that is null, which is not finished yet.
-void PixelLanes::finish_in_registers(BrgemmCall& brgemm, const PartCall& call, i64 k, const float* to) const {
+void PixelLanes::finish_in_kernel(BrgemmCall& brgemm, const PartCall& call, i64 k, const float* to) const {
   brgemm.row_bias = to == nullptr ? nullptr : call.bias_of(k);
   brgemm.residual0 = brgemm.residual1 = nullptr;
   if (to != nullptr && call.residual != nullptr) {
     brgemm.residual0 = static_cast<const float*>(call.residual) + (to - static_cast<const float*>(call.out));
     brgemm.residual1 = brgemm.residual0 + 7 * brgemm.c_row_stride;
   }
-  activate_in_registers(brgemm, to == nullptr ? Activation::none : p_.epilogue.activation);
+  brgemm.activation = to == nullptr ? ActivationCall{} : activation_of(p_.epilogue);
 }
 
 // A panel's pixels between those of other convolutions: one by one, to lines that each of them brings again.

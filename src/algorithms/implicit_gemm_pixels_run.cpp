@@ -52,8 +52,8 @@ void PixelLanes::run_panels(const WorkItem& item, i64 cut, const PartCall& call,
       brgemm.c0 = out + panels_.begin(panel) * t_.out.stride_c + column;
       brgemm.c1 = brgemm.c0 + 7 * brgemm.c_row_stride;
       if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
-      finish_in_registers(brgemm, call, item.group * t_.out_channels + panels_.begin(panel),
-                          cut + 1 == reductions_.parts() ? brgemm.c0 : nullptr);
+      finish_in_kernel(brgemm, call, item.group * t_.out_channels + panels_.begin(panel),
+                       cut + 1 == reductions_.parts() ? brgemm.c0 : nullptr);
       // The next panel's first lines, or the narrower tile's.
       const bool more = part < vectors.parts();
       BrgemmFetch next;
@@ -117,7 +117,7 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
     brgemm.columns = columns;
     float* sum = finished;
     i64 stride = width * lanes_;
-    if (in_registers_) {
+    if (in_kernel_) {
       const i64 to = offset(row, panel, column);
       sum = static_cast<float*>(call.out) + to, stride = t_.out.stride_c;
     } else if (sums != nullptr) {
@@ -126,10 +126,10 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
     }
     brgemm.c0 = sum, brgemm.c1 = sum + 7 * stride, brgemm.c_row_stride = stride;
     if (cut > 0) brgemm.addend0 = brgemm.c0, brgemm.addend1 = brgemm.c1;
-    finish_in_registers(brgemm, call, k, in_registers_ && last ? sum : nullptr);
+    finish_in_kernel(brgemm, call, k, in_kernel_ && last ? sum : nullptr);
     brgemm.near = in_steps(next, steps), brgemm.far = ahead.next(steps);
     kernel_of(m, width)(brgemm);
-    if (in_registers_ || !last) return;
+    if (in_kernel_ || !last) return;
     EpilogueCall end;
     end.from = sum, end.from_stride = stride, end.rows = m, end.columns = columns;
     if (!scattered) {
@@ -150,7 +150,7 @@ void PixelLanes::run_rows(const WorkItem& item, i64 cut, const PartCall& call, c
       for (i64 part = 0; part < vectors.parts(); ++part) {
         for (i64 panel = panel0; panel < panel1; ++panel) {
           BrgemmFetch next;
-          if (!in_registers_ && (!scattered || p_.dtype != DType::f32 || t_.column_phases > 1)) {
+          if (!in_kernel_ && (!scattered || p_.dtype != DType::f32 || t_.column_phases > 1)) {
           } else if (panel + 1 < panel1) {
             next = lines_of(row, part, panel + 1);
           } else if (part + 1 < vectors.parts()) {
@@ -174,7 +174,7 @@ void PixelLanes::run_flat(const WorkItem& item, i64 cut, const PartCall& call, c
   // The last image's last rows hold input alone.
   const i64 used = (item.images - 1) * plane + (t_.rows - 1) * row_ + t_.columns;
   const EvenSplit vectors(ceil_div(used, lanes_), tile_.vectors);
-  const bool last = cut + 1 == reductions_.parts(), stores = dense_ && in_registers_;
+  const bool last = cut + 1 == reductions_.parts(), stores = dense_ && in_kernel_;
   const auto channel = [&](i64 panel) { return item.group * t_.out_channels + panels_.begin(panel); };
   // Where a tile begins, its columns, and whether it is stored to the result, which one image's are.
   struct Tile {
@@ -221,7 +221,7 @@ void PixelLanes::run_flat(const WorkItem& item, i64 cut, const PartCall& call, c
       brgemm.c_row_stride = tile.whole ? t_.out.stride_c : flat_columns_;
       brgemm.c0 = to, brgemm.c1 = to + 7 * brgemm.c_row_stride;
       brgemm.addend0 = cut > 0 ? brgemm.c0 : nullptr, brgemm.addend1 = cut > 0 ? brgemm.c1 : nullptr;
-      finish_in_registers(brgemm, call, k, tile.whole && last ? to : nullptr);
+      finish_in_kernel(brgemm, call, k, tile.whole && last ? to : nullptr);
       brgemm.near = in_steps(
           more || panel + 1 < item.panel1 ? lines_of(next, more ? panel : panel + 1) : BrgemmFetch{}, steps);
       brgemm.far = ahead.next(steps);
@@ -298,7 +298,7 @@ void PixelLanes::run(i64 index, const PartCall& call) const {
     }
     if (flat_) {
       run_flat(item, cut, call, patch, strides, segments, sums, ahead);
-    } else if (in_tiles_ && in_registers_) {
+    } else if (in_tiles_ && in_kernel_) {
       run_panels(item, cut, call, patch, segments, ahead);
     } else {
       run_rows(item, cut, call, patch, strides, segments, sums, ahead);
