@@ -138,13 +138,14 @@ TEST_P(Nonfinite, AfterEveryActivation) {
         Operands operands(oracle);
         for (i64 k = 0; k < p.k; ++k) store_element(p.dtype, operands.memories[3].data(), k, value);
         const Oracle judge(p, operands.tensors, 1);
-        const auto plan = builder.plan(p, GetParam()->candidates(p, builder.target()).front());
+        const Candidate candidate = GetParam()->candidates(p, builder.target()).front();
+        const auto plan = builder.plan(p, candidate);
         std::vector<std::byte> workspace(plan->workspace_bytes(false) + 1);
         RunOptions options;
         options.workspace = workspace.data();
         plan->run(operands.tensors, options);
         const Finding finding =
-            judge.check(result_pointer(p, operands.tensors), dot_product_accuracy(p), *parallel);
+            judge.check(result_pointer(p, operands.tensors), candidate.accuracy, *parallel);
         EXPECT_TRUE(finding.right()) << to_string(p) << " of " << value << ": " << finding.worst;
         ++checked;
       }

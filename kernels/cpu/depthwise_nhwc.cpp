@@ -300,10 +300,12 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, const
             ? 0
             : std::clamp<i64>(next, 0, ends ? pass.in_h : std::max<i64>(pass.in_h - bottom, 0));
     const auto* below = in + row0 * pass.in_w * pass.in_channels;
-    // And the lines of the result that these are stored to.
+    // And the lines of the result that these are stored to; of the first rows, before which none were
+    // computed, their own: stores wait for their lines one after the other.
     const i64 stored = others != nullptr ? 0 : std::min(count, part.end - h - count);
     auto* const to =
         static_cast<const Element<kType>*>(tensors.out) + (h + count) * pass.out_w * pass.out_channels;
+    const i64 asked = others == nullptr && h == part.begin ? -count : 0;
     const i64 stride = pass.columns.front().stride, most = pass.columns.front().count;
     // The outputs of a step's column slides lie between each other: together they are whole lines, and read
     // the same few pixels.
@@ -316,7 +318,7 @@ void run_typed(const DepthwisePass& pass, const DepthwiseTensors& tensors, const
       }
       const auto tiles = [&](i64 t, i64 channel) {
         const i64 channels = std::min<i64>(kWide * kFloatLanes, pass.out_channels - channel);
-        for (i64 i = 0; b0 == 0 && i < stored; ++i) {
+        for (i64 i = asked; b0 == 0 && i < stored; ++i) {
           fetch_pixels<1, kType>(to + (i * pass.out_w + t * steps) * pass.out_channels + channel,
                                  std::min(kPixels * steps, pass.out_w - t * steps), pass.out_channels,
                                  channels);

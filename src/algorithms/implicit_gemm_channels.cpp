@@ -144,6 +144,10 @@ void ChannelLanes::choose_items(int threads) {
                     grid_.panels() == panels_ && t_.groups == 1 &&
                     t_.out.stride_w * t_.out_step_w == t_.out_channels && bring_stores(reading_panels_);
   stage_floats_ = staged_ ? stage_floats(grid_.images(), grid_.rows(), grid_.columns()) : 0;
+  // A call for a panel's tiles costs less than one for each tile, as long as a pixel's results are few lines.
+  constexpr i64 kStays = 24 << 10, kLines = 3;
+  input_stays_ = in_kernel_ && staged_ && !pairs_ && 4 * stage_floats_ <= kStays &&
+                 4 * t_.out_channels <= kLines * kFetchedLine;
   sum_floats_ = sums_wait ? pixels * sum_stride_ : 0;
   max_tiles_ = grid_.images() * grid_.rows() * ceil_div(grid_.columns(), tile_.rows);
 }

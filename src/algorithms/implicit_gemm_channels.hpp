@@ -91,7 +91,7 @@ class ChannelLanes : public ImplicitGemmPart {
   std::int64_t panel_width_ = 0, panels_ = 0, channels_padded_ = 0;
   EvenSplit reductions_;              // input channels
   BrgemmKernel kernels_[2][14] = {};  // by whether the panel is the narrower last one, and rows - 1
-  bool in_kernel_ = false, few_steps_ = false, weights_stay_ = false;
+  bool in_kernel_ = false, few_steps_ = false, weights_stay_ = false, input_stays_ = false;
   bool staged_ = false, pairs_ = false;
   bool joined_ = false;          // rows and images of an item are one row of tiles
   bool depths_end_ = false;      // some images have taps beyond the first depth or the last

@@ -98,7 +98,6 @@ i64 ChannelLanes::list_tiles(const WorkItem& item, const Source& source, i64 fir
       pixels += rows;
     }
   }
-  mark_runs(tiles, count);
   return count;
 }
 
@@ -282,9 +281,10 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
         merged};
     const i64 panel_count = item.panel1 - item.panel0;
     // Weights that stay in L2 are read again for each tile, so that its input stays in L1 and its output is
-    // written whole; larger ones are read once an item, the next panel's on their way meanwhile, and so is a
-    // lone panel, beside whose tiles the next ones' pixels come.
-    if (weights_stay_ && panel_count > 1) {
+    // written whole; larger ones are read once an item, the next panel's on their way meanwhile, and so are a
+    // lone panel, beside whose tiles the next ones' pixels come, and few panels of input that stays there
+    // anyway.
+    if (weights_stay_ && panel_count > 1 && !input_stays_) {
       if (cut == 0) next = ahead(index + 1, item, call, reductions_.parts() * count * panel_count);
       for (i64 i = 0; i < count; ++i) {
         const bool more = i + 1 < count;
@@ -305,6 +305,7 @@ void ChannelLanes::run(i64 index, const PartCall& call) const {
         run_panels(tiles[i], storing, item.panel1, step, stores, fetched);
       }
     } else {
+      mark_runs(tiles, count);
       for (i64 panel = item.panel0; panel < item.panel1; ++panel) {
         if (panel + 1 < item.panel1) {
           const i64 steps = taps() * length;
