@@ -295,7 +295,7 @@ NETWORKS = {
     "vae_decoder": (decoder, {"x": (4, "h", "w")}),
     "sd_unet": (diffusion, {"x": (4, 64, 64), "time": (320,), "context": (77, 768)}),
 }
-# Those that no small device gets through, smaller: where they are named alone.
+# Smaller ones, for devices that the others take too long on (PoCL): written where they are named alone.
 SMALL = {
     "realesrgan_24": (super_resolution, image(24)),
     "sd_unet_8": (functools.partial(diffusion, widths=(160, 320, 640, 640), size=8), {"x": (4, 8, 8), "time": (160,), "context": (77, 768)}),

@@ -171,7 +171,7 @@ TEST(Brgemm, RowsOfACallAreThoseOfAsManyCalls) {
   }
 }
 
-// In registers as behind it, bit for bit.
+// In the kernel as behind it, bit for bit.
 TEST(Brgemm, ActivationsAreTheEpilogues) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr ActivationCall kActivations[] = {
